@@ -1,0 +1,1 @@
+"""What every service is bolted onto. It knows events, commands and calls, and no domain noun."""

@@ -1,0 +1,246 @@
+"""The core of a service: aggregates and views, changed by commands and rebuilt by replay.
+
+A command loads aggregates, asks the rules, and saves. Saving stages events; whoever runs the
+application (the writer, or ``chassis.memory.Direct``) commits what was staged and only then answers.
+A command that fails leaves nothing behind: what it touched is forgotten and loaded again.
+"""
+
+import hashlib
+import inspect
+import sys
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from chassis import canonical
+from chassis.aggregates import Aggregate, FirstEvent
+from chassis.errors import NotFound
+from chassis.events import Cause, Codec, Recorded
+from chassis.store import Head
+
+A = TypeVar("A", bound=Aggregate)
+
+
+class ChainBroken(Exception):
+    """The stored bytes are not the bytes that were hashed."""
+
+    def __init__(self, service: str, position: int) -> None:
+        super().__init__(f"{service}: the chain breaks at position {position}")
+        self.position = position
+
+
+class Log(Protocol):
+    """What an application reads its past from."""
+
+    service: str
+
+    def history(self, aggregate_id: str) -> list[Recorded]: ...
+    def replay(self, after: int = 0, *, until: int = 0) -> Iterator[list[Recorded]]: ...
+    def snapshot(self, code: str) -> tuple[int, bytes] | None: ...
+
+
+class View(ABC):
+    """A read model: a fold over events that holds plain JSON values."""
+
+    @abstractmethod
+    def apply(self, event: Any) -> None:
+        """Take one event in. Never refuses: the event has happened."""
+
+    def state(self) -> dict[str, Any]:
+        """Everything replay must reproduce."""
+        return dict(vars(self))
+
+    def load(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+
+class Application:
+    service: ClassVar[str]
+    aggregates: ClassVar[tuple[type[Aggregate], ...]]
+    cache_size: ClassVar[int] = 200_000
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.codec = Codec(self.aggregates)
+        self.views: dict[str, View] = {}
+        self.head = Head()
+        self.last_at = 0
+        self._cache: OrderedDict[str, Aggregate] = OrderedDict()
+        # What may exist without being in the cache; while nothing was evicted, a miss outside
+        # of it needs no look into the log.
+        self._forgotten: set[str] = set()
+        self._evicted = False
+        self._touched: dict[str, Aggregate] = {}
+        self._staged: list[Any] = []
+        self._uncommitted: list[Any] = []
+
+    # For commands.
+
+    def find(self, kind: type[A], aggregate_id: str) -> A | None:
+        aggregate = self._load(aggregate_id)
+        if not isinstance(aggregate, kind):
+            return None
+        self._touched[aggregate_id] = aggregate
+        return aggregate
+
+    def get(self, kind: type[A], aggregate_id: str) -> A:
+        aggregate = self.find(kind, aggregate_id)
+        if aggregate is None:
+            noun = kind.__name__.lower()
+            raise NotFound(f"no {noun} {aggregate_id!r}", code=f"{noun.upper()}_NOT_FOUND")
+        return aggregate
+
+    def save(self, *aggregates: Aggregate) -> None:
+        for aggregate in aggregates:
+            self._touched[aggregate.id] = aggregate
+            self._staged.extend(aggregate.collect_events())
+
+    # For whoever runs commands.
+
+    def collect(self, cause: Cause) -> list[Any]:
+        """Accept the command that just ran: its events, in order, now visible to the next one."""
+        events, self._staged = self._staged, []
+        for aggregate_id, aggregate in self._touched.items():
+            assert not aggregate.pending_events, f"{aggregate_id} was changed and not saved"
+            self._remember(aggregate_id, aggregate)
+        self._touched.clear()
+        for event in events:
+            if not event.correlation_id:
+                vars(event)["correlation_id"] = cause.correlation_id
+            self._show(event)
+        self._uncommitted.extend(events)
+        return events
+
+    def record(self, cause: Cause, head: Head) -> tuple[list[Recorded], Head]:
+        """Accept the command that just ran, as rows to be written after ``head``."""
+        position, chain, rows = head.position, head.hash, []
+        for event in self.collect(cause):
+            data = self.codec.encode(event, cause)
+            chain = canonical.chained(chain, data)
+            position += 1
+            rows.append(
+                Recorded(
+                    position,
+                    event.originator_id,
+                    event.originator_version,
+                    type(event).TOPIC,
+                    event.tenant_id,
+                    event.correlation_id,
+                    cause.traceparent,
+                    data,
+                    chain,
+                )
+            )
+        return rows, Head(head.epoch, position, chain)
+
+    def discard(self) -> None:
+        """Undo the command that just failed: forget what it changed."""
+        changed = {event.originator_id for event in self._staged}
+        changed.update(key for key, one in self._touched.items() if one.pending_events)
+        for aggregate_id in changed:
+            self._cache.pop(aggregate_id, None)
+        self._forgotten |= changed
+        self._staged.clear()
+        self._touched.clear()
+
+    def committed(self, head: Head, events: int) -> None:
+        """The oldest so many of the recorded events are in the log now."""
+        self.head = head
+        del self._uncommitted[:events]
+
+    # Rebuilding.
+
+    def catch_up(self, *, until: int = 0) -> None:
+        """Fold what the log holds after the current head, checking its chain."""
+        for page in self.log.replay(self.head.position, until=until):
+            self._fold(page)
+
+    def start_from_snapshot(self) -> None:
+        if snapshot := self.log.snapshot(self.code()):
+            self.load_state(snapshot[1])
+
+    def state(self) -> bytes:
+        """The canonical state at the head: what a rebuild must equal byte for byte."""
+        for aggregate_id in sorted(self._forgotten):
+            if aggregate := self._rebuild(aggregate_id):
+                self._remember(aggregate_id, aggregate)
+        aggregates = {
+            aggregate_id: {"topic": type(aggregate).TOPIC, **aggregate.state()}  # type: ignore[attr-defined]
+            for aggregate_id, aggregate in self._cache.items()
+        }
+        views = {name: view.state() for name, view in self.views.items()}
+        head = {"position": self.head.position, "hash": self.head.hash.hex()}
+        return canonical.dumps(
+            {"aggregates": aggregates, "head": head, "last_at": self.last_at, "views": views}
+        )
+
+    def load_state(self, data: bytes) -> None:
+        state = canonical.loads(data)
+        for aggregate_id, values in state["aggregates"].items():
+            kind = self.codec.aggregate_class(values.pop("topic"))
+            self._cache[aggregate_id] = kind.restore(values)
+        for name, values in state["views"].items():
+            self.views[name].load(values)
+        head = state["head"]
+        self.head = Head(0, head["position"], bytes.fromhex(head["hash"]))
+        self.last_at = state["last_at"]
+
+    def code(self) -> str:
+        """Fingerprint of the code that folds events; another one cannot use the snapshot."""
+        kinds = [*self.aggregates, *(type(view) for view in self.views.values())]
+        modules = sorted({kind.__module__ for kind in kinds} | {Application.__module__})
+        digest = hashlib.sha256()
+        for name in modules:
+            digest.update(inspect.getsource(sys.modules[name]).encode())
+        return digest.hexdigest()
+
+    def _fold(self, page: list[Recorded]) -> None:
+        chain, decode = self.head.hash, self.codec.decode
+        for recorded in page:
+            chain = canonical.chained(chain, recorded.data)
+            if chain != recorded.hash:
+                raise ChainBroken(self.log.service, recorded.position)
+            event = decode(recorded.topic, recorded.data)
+            aggregate = None
+            if not isinstance(event, FirstEvent):
+                aggregate = self._cache.get(recorded.aggregate_id)
+                if aggregate is None:
+                    aggregate = self._rebuild(recorded.aggregate_id, recorded.version - 1)
+            self._remember(recorded.aggregate_id, event.mutate(aggregate))
+            self._show(event)
+        if page:
+            self.head = Head(self.head.epoch, page[-1].position, chain)
+
+    def _show(self, event: Any) -> None:
+        self.last_at = event.timestamp
+        for view in self.views.values():
+            view.apply(event)
+
+    def _load(self, aggregate_id: str) -> Aggregate | None:
+        if touched := self._touched.get(aggregate_id):
+            return touched
+        if cached := self._cache.get(aggregate_id):
+            return cached
+        if not self._evicted and aggregate_id not in self._forgotten:
+            return None
+        return self._rebuild(aggregate_id)
+
+    def _rebuild(self, aggregate_id: str, version_max: int = sys.maxsize) -> Aggregate | None:
+        aggregate = None
+        for recorded in self.log.history(aggregate_id):
+            if recorded.version <= version_max:
+                aggregate = self.codec.decode(recorded.topic, recorded.data).mutate(aggregate)
+        for event in self._uncommitted:
+            version = aggregate.version if aggregate else 0
+            if event.originator_id == aggregate_id and event.originator_version > version:
+                aggregate = event.mutate(aggregate)
+        return aggregate
+
+    def _remember(self, aggregate_id: str, aggregate: Aggregate) -> None:
+        self._cache[aggregate_id] = aggregate
+        self._cache.move_to_end(aggregate_id)
+        self._forgotten.discard(aggregate_id)
+        if len(self._cache) > self.cache_size:
+            self._cache.popitem(last=False)
+            self._evicted = True

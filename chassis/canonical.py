@@ -1,0 +1,39 @@
+"""Canonical JSON: the one encoding in which events and states are stored, hashed and published.
+
+Sorted keys, no spaces, UTF-8, integers only. A float would make two machines disagree about a
+hash, so it is refused before anything is written.
+"""
+
+import hashlib
+from typing import Any
+
+import orjson
+
+GENESIS = bytes(32)
+
+
+class NotCanonical(TypeError):
+    """A value has no canonical form."""
+
+
+def dumps(value: dict[str, Any]) -> bytes:
+    _refuse_floats(value)
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def loads(data: bytes) -> Any:
+    return orjson.loads(data)
+
+
+def chained(previous: bytes, data: bytes) -> bytes:
+    """The chain hash after ``data``; the chain starts at GENESIS."""
+    return hashlib.sha256(previous + data).digest()
+
+
+def _refuse_floats(value: dict[str, Any] | list[Any]) -> None:
+    for item in value.values() if type(value) is dict else value:
+        kind = type(item)
+        if kind is dict or kind is list:
+            _refuse_floats(item)
+        elif kind is float:
+            raise NotCanonical(f"{item!r} is a float; use integers")

@@ -1,0 +1,107 @@
+"""Events to bytes and back.
+
+The bytes are canonical JSON: the event's own facts beside one ``meta`` object. They are stored,
+hashed and published as they are, and they parse as the event's protobuf message. Topics come
+from an allow-list built from the service's aggregates; a stored name never imports anything.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from chassis import canonical
+from chassis.aggregates import Aggregate, FirstEvent
+
+# Attributes that travel in ``meta`` or follow from the topic.
+_ENVELOPE = frozenset(
+    ["originator_id", "originator_version", "originator_topic", "timestamp", "tenant_id"]
+    + ["correlation_id"]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Who asked, and what this follows from."""
+
+    actor: str = ""
+    correlation_id: str = ""
+    causation_id: str = ""
+    traceparent: str = ""
+
+
+class Recorded(NamedTuple):
+    """One row of a log."""
+
+    position: int
+    aggregate_id: str
+    version: int
+    topic: str
+    tenant_id: str
+    correlation_id: str
+    traceparent: str
+    data: bytes
+    hash: bytes
+
+
+class UnknownTopic(LookupError):
+    """A stored or received event is of no type this service declares."""
+
+
+def event_id(service: str, shard: int, position: int) -> str:
+    return f"{service}/{shard}/{position}"
+
+
+def event_classes(aggregates: Iterable[type[Aggregate]]) -> Iterator[type[Aggregate.Event]]:
+    for aggregate in aggregates:
+        for item in vars(aggregate).values():
+            if isinstance(item, type) and issubclass(item, Aggregate.Event):
+                if hasattr(item, "TOPIC"):
+                    yield item
+
+
+class Codec:
+    """Encodes and decodes the events of some aggregates."""
+
+    def __init__(self, aggregates: Iterable[type[Aggregate]]) -> None:
+        aggregates = tuple(aggregates)
+        self._classes = {event.TOPIC: event for event in event_classes(aggregates)}  # type: ignore[attr-defined]
+        self._owners = {aggregate.TOPIC: aggregate for aggregate in aggregates}  # type: ignore[attr-defined]
+
+    @property
+    def topics(self) -> frozenset[str]:
+        return frozenset(self._classes)
+
+    def encode(self, event: Any, cause: Cause) -> bytes:
+        attributes = vars(event)
+        facts = {name: attributes[name] for name in attributes if name not in _ENVELOPE}
+        facts["meta"] = {
+            "actor": cause.actor,
+            "aggregate_id": attributes["originator_id"],
+            "at": attributes["timestamp"],
+            "causation_id": cause.causation_id,
+            "correlation_id": attributes["correlation_id"],
+            "tenant_id": attributes["tenant_id"],
+            "topic": type(event).TOPIC,
+            "version": attributes["originator_version"],
+        }
+        return canonical.dumps(facts)
+
+    def decode(self, topic: str, data: bytes) -> Any:
+        kind = self._classes.get(topic)
+        if kind is None:
+            raise UnknownTopic(topic)
+        attributes = canonical.loads(data)
+        meta = attributes.pop("meta")
+        attributes["originator_id"] = meta["aggregate_id"]
+        attributes["originator_version"] = meta["version"]
+        attributes["timestamp"] = meta["at"]
+        attributes["tenant_id"] = meta["tenant_id"]
+        attributes["correlation_id"] = meta["correlation_id"]
+        if issubclass(kind, FirstEvent):
+            attributes["originator_topic"] = topic.rpartition(".")[0]
+        event = object.__new__(kind)
+        object.__setattr__(event, "__dict__", attributes)
+        return event
+
+    def aggregate_class(self, topic: str) -> type[Aggregate]:
+        return self._owners[topic]

@@ -1,0 +1,115 @@
+"""Every service's log, for its consumers, for finance and for auditors.
+
+It reads the store, not the application: what it sends is what the database holds, so a changed
+byte shows.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import grpc
+
+from chassis.application import Application
+from chassis.consumer import Consumer
+from chassis.edge import Edge
+from chassis.events import Recorded
+from chassis.store import Store
+from leasehold.chassis.v1 import event_pb2, log_service_pb2 as pb, log_service_pb2_grpc as pb_grpc
+
+PAGE = 1_000
+CHUNK = 1_000_000
+
+
+class LogService(pb_grpc.LogServiceServicer):
+    def __init__(
+        self, application: Application, store: Store, edge: Edge, consumers: Sequence[Consumer]
+    ) -> None:
+        self._application = application
+        self._store = store
+        self._edge = edge
+        self._consumers = consumers
+
+    async def Replay(
+        self, request: pb.ReplayRequest, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[pb.ReplayResponse]:
+        until = request.until or (await asyncio.to_thread(self._store.head)).position
+        after = request.after
+        while after < until:
+            page = await asyncio.to_thread(
+                self._store.read,
+                after,
+                PAGE,
+                until=until,
+                topics=list(request.topics),
+                tenant_id=request.tenant_id,
+                aggregate_id=request.aggregate_id,
+                correlation_id=request.correlation_id,
+            )
+            if not page:
+                return
+            yield pb.ReplayResponse(events=[recorded_event(row) for row in page])
+            after = page[-1].position
+
+    async def GetHead(
+        self, request: pb.GetHeadRequest, context: grpc.aio.ServicerContext
+    ) -> pb.GetHeadResponse:
+        head = await asyncio.to_thread(self._store.head)
+        return pb.GetHeadResponse(
+            service=self._application.service,
+            position=head.position,
+            hash=head.hash,
+            epoch=head.epoch,
+            incarnation=await asyncio.to_thread(self._store.incarnation),
+        )
+
+    async def GetState(
+        self, request: pb.GetStateRequest, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[pb.GetStateResponse]:
+        def ask() -> tuple[int, bytes]:
+            return self._application.head.position, self._application.state()
+
+        position, state = await self._edge.query(ask)
+        for start in range(0, len(state), CHUNK):
+            yield pb.GetStateResponse(position=position, chunk=state[start : start + CHUNK])
+
+    async def ListParked(
+        self, request: pb.ListParkedRequest, context: grpc.aio.ServicerContext
+    ) -> pb.ListParkedResponse:
+        parked = await asyncio.to_thread(self._store.parked)
+        return pb.ListParkedResponse(
+            parked=[
+                pb.ParkedEvent(
+                    source=event.source,
+                    position=event.position,
+                    aggregate_id=event.aggregate_id,
+                    topic=event.topic,
+                    cause=event.cause,
+                )
+                for event in parked
+            ]
+        )
+
+    async def RedriveParked(
+        self, request: pb.RedriveParkedRequest, context: grpc.aio.ServicerContext
+    ) -> pb.RedriveParkedResponse:
+        applied = 0
+        for consumer in self._consumers:
+            if request.source in ("", consumer.source):
+                applied += await consumer.redrive()
+        parked = await asyncio.to_thread(self._store.parked, request.source)
+        return pb.RedriveParkedResponse(applied=applied, still_parked=len(parked))
+
+
+def recorded_event(row: Recorded) -> event_pb2.RecordedEvent:
+    return event_pb2.RecordedEvent(
+        position=row.position,
+        prev=row.position - 1,
+        aggregate_id=row.aggregate_id,
+        version=row.version,
+        topic=row.topic,
+        tenant_id=row.tenant_id,
+        correlation_id=row.correlation_id,
+        data=row.data,
+        hash=row.hash,
+        traceparent=row.traceparent,
+    )
