@@ -1,0 +1,40 @@
+"""What a request's body may hold: closed models, read strictly.
+
+``true`` is not 1 and ``"4"`` is not 4; a field that nobody declared is refused by its path, never
+dropped: an author who misspells a limit must learn that it is not in force.
+"""
+
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from chassis.errors import Invalid
+
+B = TypeVar("B", bound="Body")
+
+_CODES = {"extra_forbidden": "UNKNOWN_FIELD", "missing": "REQUIRED_FIELD"}
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    # Media types in which the document may come.
+    media: ClassVar[tuple[str, ...]] = ("application/json",)
+
+    @classmethod
+    def examine(cls, document: Any) -> None:
+        """Refuses what needs a better answer than "unknown"."""
+
+
+def read(model: type[B], document: Any) -> B:
+    """The document as ``model``, or Invalid with the path of the first thing wrong."""
+    model.examine(document)
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        path = ".".join(str(part) for part in first["loc"])[:200]
+        code = _CODES.get(first["type"], "FIELD")
+        where = f"{path}: " if path else "the body: "
+        details = {"field": path} if path else {}
+        raise Invalid(where + first["msg"], code=code, **details) from None

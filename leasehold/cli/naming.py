@@ -1,0 +1,117 @@
+"""From what somebody types to the one thing that is meant: an id, the beginning of one, or a name.
+
+Nothing is guessed: what could mean two things is refused with both of them named. Of several
+workloads with one name the one that has not ended is meant; if all have, the newest.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from leasehold.cli.client import Client
+from leasehold.cli.failures import Exit, Failure
+from leasehold.cli.profiles import Profiles
+
+ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
+# An id as it is made: nothing needs to be looked up.
+_WHOLE = re.compile(r"[a-z]{2,8}_[0-9a-z]{21}(_[0-9]+)?", re.ASCII)
+
+
+def workload_id(client: Client, given: str) -> str:
+    if _WHOLE.fullmatch(given):
+        return given
+    workloads = list(client.pages("/v1/workloads", "workloads"))
+    named = [item for item in workloads if (item["intent"] or {}).get("name") == given]
+    alive = [item for item in named if item["state"] not in ENDED]
+    if len(alive) > 1:
+        raise _ambiguous(given, "workload", [item["workload_id"] for item in alive])
+    if chosen := alive or named[:1]:
+        return str(chosen[0]["workload_id"])
+    ids = (item["workload_id"] for item in workloads)
+    return _only(given, "workload", ids, "leasehold ps lists your workloads")
+
+
+def lease_id(client: Client, given: str) -> str:
+    """A lease, also by its workload."""
+    if given.startswith("lse_"):
+        if _WHOLE.fullmatch(given):
+            return given
+        leases = (item["lease_id"] for item in client.pages("/v1/leases", "leases"))
+        return _only(given, "lease", leases, "leasehold leases lists your leases")
+    workload = client.get(f"/v1/workloads/{workload_id(client, given)}")
+    if not workload["lease_id"]:
+        raise Failure(
+            f"{workload['workload_id']} has no lease yet",
+            Exit.NOT_FOUND,
+            code="NO_LEASE",
+            hint=f"leasehold explain {workload['workload_id']} says what it waits for",
+        )
+    return str(workload["lease_id"])
+
+
+def tenant_id(profiles: Profiles, given: str) -> str:
+    """A tenant by its id, or by the name of a profile that is one's own."""
+    if given.startswith("ten_"):
+        return given
+    known = profiles.get(given).tenant_id if profiles.has(given) else ""
+    if not known:
+        raise Failure(
+            f"{given!r} is neither a tenant's id nor the profile of one",
+            Exit.NOT_FOUND,
+            code="TENANT_NOT_FOUND",
+            hint="give the id, which begins with ten_; leasehold profiles lists your profiles",
+        )
+    return known
+
+
+def source_id(client: Client, given: str) -> str:
+    sources = client.get("/v1/sources")["sources"]
+    named = [item["source_id"] for item in sources if item["name"] == given]
+    if len(named) == 1:
+        return str(named[0])
+    ids = named or (item["source_id"] for item in sources)
+    return _only(given, "source", ids, "leasehold sources lists them", prefix=not named)
+
+
+def instance_id(client: Client, given: str) -> str:
+    if _WHOLE.fullmatch(given):
+        return given
+    ids = (item["instance_id"] for item in client.get("/v1/instances")["instances"])
+    return _only(given, "instance", ids, "leasehold instances lists them")
+
+
+def invoice_id(client: Client, given: str, tenant: str) -> str:
+    """An invoice by its id or by its number."""
+    if _WHOLE.fullmatch(given):
+        return given
+    invoices = client.get("/v1/invoices", tenant=tenant)["invoices"]
+    number = given.removeprefix("#")
+    for item in invoices:
+        if number == str(item["number"]):
+            return str(item["invoice_id"])
+    ids = (item["invoice_id"] for item in invoices)
+    return _only(given, "invoice", ids, "leasehold invoice list shows them")
+
+
+def _only(given: str, noun: str, ids: Iterable[Any], hint: str, prefix: bool = True) -> str:
+    found = [str(item) for item in ids if not prefix or _begins(str(item), given)]
+    if len(found) > 1:
+        raise _ambiguous(given, noun, found)
+    if not found:
+        code = f"{noun.upper()}_NOT_FOUND"
+        raise Failure(f"there is no {noun} {given!r}", Exit.NOT_FOUND, code=code, hint=hint)
+    return found[0]
+
+
+def _begins(whole: str, given: str) -> bool:
+    return bool(given) and (whole.startswith(given) or whole.partition("_")[2].startswith(given))
+
+
+def _ambiguous(given: str, noun: str, found: list[str]) -> Failure:
+    named = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
+    return Failure(
+        f"{given!r} could be {len(found)} {noun}s: {named}",
+        Exit.USAGE,
+        code="AMBIGUOUS",
+        hint="give the whole id",
+    )

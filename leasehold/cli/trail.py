@@ -1,0 +1,120 @@
+"""Every event of a lease, from intent to invoice line, across services and in causal order.
+
+The order is the gateway's: no effect before its cause. Here it is only drawn.
+"""
+
+from typing import Any
+
+import click
+from rich.text import Text
+from rich.tree import Tree
+
+from leasehold.cli import naming, shown
+from leasehold.cli.grammar import Command, pass_session
+from leasehold.cli.session import Session
+
+FACT_CHARACTERS_MAX = 48
+_STYLES = {
+    "gateway": "white", "admission": "yellow", "placement": "cyan", "aggregator": "blue",
+    "enforcement": "magenta", "billing": "green",
+}  # fmt: skip
+# Too long for a line; -o json has them.
+_LONG = {"manifest", "intent", "postings", "lines", "meta"}
+
+
+@click.command(cls=Command)
+@click.argument("lease")
+@click.option("--tree", "as_tree", is_flag=True, help="Draw what caused what as a tree.")
+@pass_session
+def trail(session: Session, lease: str, as_tree: bool) -> None:
+    """Tell every event of a lease across all services, no effect before its cause.
+
+    LEASE is the id of a lease or the id or name of its workload. Times count from the first
+    event; the last column names the event that caused it.
+    """
+    client = session.client
+    answer = client.get(f"/v1/leases/{naming.lease_id(client, lease)}/trail")
+    events = answer["events"]
+    head = f"{answer['lease_id']} of {answer['workload_id']}: {len(events)} events"
+    if events:
+        head += f" from {shown.moment(events[0]['at'])}"
+    session.show(answer, head, _tree(events) if as_tree else timeline(events))
+
+
+def timeline(events: list[dict[str, Any]]) -> Any:
+    numbers = {event["event_id"]: number for number, event in enumerate(events, 1)}
+    first = events[0]["at"] if events else 0
+    rows = [
+        [
+            str(numbers[event["event_id"]]),
+            offset(event["at"] - first),
+            _event(event),
+            event["aggregate_id"],
+            facts(event, first),
+            _cause(event, numbers),
+        ]
+        for event in events
+    ]
+    return shown.table([">#", ">AFTER", "EVENT", "OF", "FACTS", "BECAUSE OF"], rows)
+
+
+def _tree(events: list[dict[str, Any]]) -> Tree:
+    """Events below what caused them; what no event caused stands at the left, with who asked."""
+    root = Tree("", hide_root=True)
+    first = events[0]["at"] if events else 0
+    branches: dict[str, Tree] = {}
+    for event in events:
+        parent = branches.get(event["causation_id"])
+        label = Text.assemble(
+            (f"{offset(event['at'] - first)}  ", "dim"), _event(event), f"  {event['aggregate_id']}"
+        )
+        if parent is None:
+            label.append(f"  by {shown.plain(event['actor'])}", style="dim")
+        if said := facts(event, first):
+            label.append(f"  {said}", style="dim")
+        branches[event["event_id"]] = (parent or root).add(label)
+    return root
+
+
+def offset(micros: int) -> str:
+    """Since the first event, to the millisecond."""
+    sign = "-" if micros < 0 else "+"
+    whole, rest = divmod(abs(micros) // 1000, 1000)
+    return f"{sign}{whole}.{rest:03d} s"
+
+
+def facts(event: dict[str, Any], first: int) -> str:
+    """The event's own fields, short enough for a line; what says nothing is left out."""
+    data = event["data"]
+    currency = str(data.get("currency", ""))
+    said = [
+        f"{_name(name)}={_fact(name, value, currency, first)}"
+        for name, value in data.items()
+        if name not in _LONG and name != "currency" and value not in ("", 0, False, None, [], {})
+    ]
+    return ", ".join(said)
+
+
+def _name(field: str) -> str:
+    return field.replace("_nanos", "").removesuffix("_us")
+
+
+def _fact(name: str, value: Any, currency: str, first: int) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        if "_nanos" in name:
+            return shown.money(value, currency)
+        if name.endswith("_at"):
+            return offset(value - first)
+        if name.endswith("_us"):
+            return f"{shown.seconds(value)} s"
+    text = shown.plain(value)
+    return text if len(text) <= FACT_CHARACTERS_MAX else f"{text[: FACT_CHARACTERS_MAX - 1]}…"
+
+
+def _event(event: dict[str, Any]) -> Text:
+    return Text(shown.plain(event["topic"]), style=_STYLES.get(event["service"], ""))
+
+
+def _cause(event: dict[str, Any], numbers: dict[str, int]) -> str:
+    number = numbers.get(event["causation_id"])
+    return f"#{number}" if number else str(event["actor"])

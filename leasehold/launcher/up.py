@@ -1,0 +1,110 @@
+"""`leasehold up`: start the platform, say where everything is, run until asked to stop."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+from rich.table import Table
+
+from chassis.settings import SettingsError, load
+from leasehold.launcher.database import without_password
+from leasehold.launcher.nodes import PYTHON_READER
+from leasehold.launcher.platform import Platform
+from leasehold.launcher.settings import PlatformSettings
+from leasehold.launcher.state import CannotStart
+
+EXIT_FAILED = 1
+EXIT_SETTINGS = 2
+
+
+def run(environ: Mapping[str, str] = os.environ, console: Console | None = None) -> int:
+    """Start, stay, stop; answers the exit code."""
+    console = console or Console(highlight=False)
+    try:
+        platform = Platform(load(PlatformSettings, environ))
+    except SettingsError as error:
+        for line in error.errors:
+            console.print(line, style="red", markup=False, soft_wrap=True)
+        return EXIT_SETTINGS
+    console.print(f"Starting Leasehold in {platform.state.path}", soft_wrap=True)
+    asked = Asked()
+    began = time.monotonic()
+    try:
+        platform.start(lambda name, news: _tell(console, began, name, news))
+    except CannotStart as reason:
+        console.print(
+            f"Leasehold cannot start: {reason}", style="red", markup=False, soft_wrap=True
+        )
+        return EXIT_FAILED
+    except Interrupted:
+        console.print("Stopped before everything was up")
+        return 0
+    asked.wait(lambda: _welcome(console, platform, time.monotonic() - began))
+    console.print("\nStopping; all data stays in the state folder")
+    began = time.monotonic()
+    platform.stop(lambda name, news: _tell(console, began, name, news))
+    return 0
+
+
+class Interrupted(BaseException):
+    """Asked to stop while the platform was coming up."""
+
+
+class Asked:
+    """Ctrl-C or SIGTERM. It breaks off the start, ends the waiting, and cannot break the end."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._starting = True
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._ask)
+
+    def wait(self, welcome: Callable[[], None]) -> None:
+        self._starting = False
+        welcome()
+        self._event.wait()
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        first = not self._event.is_set()
+        self._event.set()
+        if first and self._starting:
+            raise Interrupted
+
+
+def _tell(console: Console, began: float, name: str, news: str) -> None:
+    console.print(f"[dim]{time.monotonic() - began:5.1f} s[/]  [green]✓[/] {name} {news}")
+
+
+def _welcome(console: Console, platform: Platform, seconds: float) -> None:
+    found = platform.addresses()
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for name, place in (
+        ("REST API", found["gateway_url"]),
+        ("OpenAPI", f"{found['gateway_url']}/docs"),
+        *((f"{name} (gRPC)", place) for name, place in found["peers"].items()),
+        ("simulated provider", found["provider_url"]),
+        ("PostgreSQL", without_password(found["postgres_url"])),
+        ("NATS", without_password(found["nats_url"])),
+        *((f"{name} (metrics)", f"{url}/metrics") for name, url in found["metrics"].items()),
+        ("logs", str(platform.state / "logs")),
+        ("operator's credential", str(platform.state / "operator.json")),
+    ):
+        table.add_row(name, place)
+    console.print(f"\n[bold]Leasehold is up[/] ({seconds:.1f} s)\n")
+    console.print(table, soft_wrap=True)
+    if platform.gpu_reader == PYTHON_READER:
+        console.print("\nNo C compiler: the simulated GPUs come from a plain Python reader.")
+    console.print(f"\nNext, in another terminal:  [bold]{_command()} login[/]")
+    console.print("Ctrl-C stops everything; the next start continues with the same data.")
+
+
+def _command() -> str:
+    """How this program was called, as it can be typed."""
+    program = Path(sys.argv[0])
+    return os.path.relpath(program) if program.name == "leasehold" else "leasehold"
