@@ -148,12 +148,13 @@ class Writer:
             self._settle()
         except Fenced as fenced:
             log.error("lost the shard: %s", fenced)
+            self._on_lost()
         except Exception:
             log.exception("the writer failed")
+            self._on_lost()
         self._stopped = True
         self._committer.shutdown()
         self._refuse_the_rest()
-        self._on_lost()
 
     def _next_group(self) -> list[Command]:
         waiting, group = self._waiting, []
@@ -194,9 +195,7 @@ class Writer:
         else:
             batch.done = self._committer.submit(self._finish, batch)
 
-    def _apply(
-        self, command: Command, known: dict[str, tuple[bytes, bytes]], batch: Batch
-    ) -> Any:
+    def _apply(self, command: Command, known: dict[str, tuple[bytes, bytes]], batch: Batch) -> Any:
         if command.key and (first := known.get(command.key)):
             if first[0] != command.payload_hash:
                 raise Conflict("this idempotency key was used with another payload")
@@ -234,6 +233,7 @@ class Writer:
             if batch.group:
                 self._commit(batch.before, batch.group, batch.after)
         except Exception:
+            self._stopped = True
             unknown = Unavailable("the outcome is unknown; repeat with the same idempotency key")
             for command, _ in (*batch.answered, *batch.failed):
                 command.future.set_exception(unknown)

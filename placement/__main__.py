@@ -10,6 +10,7 @@ from chassis.edge import Edge
 from chassis.identity import Identity
 from chassis.serve import Part, run
 from chassis.settings import PORT, ServiceSettings, limits
+from chassis.store import Store
 from leasehold.placement.v1.node_service_pb2_grpc import (
     add_JoinServiceServicer_to_server,
     add_NodeServiceServicer_to_server,
@@ -54,10 +55,13 @@ def assemble(placement: Placement, settings: PlacementSettings, edge: Edge) -> P
     )
     placement.allow_simulated = settings.allow_simulated
     loop, bells = asyncio.get_running_loop(), Bells()
-    placement.assignments.changed = lambda node_id: loop.call_soon_threadsafe(
-        bells.ring, f"node/{node_id}"
-    )
+
+    def changed(node_id: str) -> None:
+        loop.call_soon_threadsafe(bells.ring, f"node/{node_id}")
+
+    placement.assignments.changed = changed
     gauges.show(placement)
+    assert isinstance(placement.log, Store), "a process has a database"
     logs = LogChunks(placement.log.pool)
     registrar = Registrar(settings.node_ca_dir)
     service = PlacementService(

@@ -12,7 +12,7 @@ from chassis.application import Application, Log
 from chassis.errors import Conflict, Denied, Invalid, NotFound, Refused
 from placement import policy, render
 from placement.domain.lease import ENDED, HELD, LAPSED, REFUSED, Lease
-from placement.domain.node import READY, Node, TokenUnknown
+from placement.domain.node import INVITED, READY, Node, TokenUnknown
 from placement.fit import Misfit, Spot, Tentative
 from placement.policy import (
     EndCause,
@@ -117,7 +117,7 @@ class Placement(Application):
         clashing = [
             other
             for other in self.nodes.others_claiming(node.id, (gpu.uuid for gpu in evidence.gpus))
-            if self.nodes.statuses[other] == READY
+            if self.nodes.statuses[other] == READY or self.slots.in_use(other)
         ]
         for other in clashing:
             clash = self.get(Node, other)
@@ -281,8 +281,8 @@ class Placement(Application):
 
     def expect_nodes(self, *, at: int) -> None:
         """After a start: nodes that do not speak from now on are silent, too."""
-        ready = [node_id for node_id, status in self.nodes.statuses.items() if status == READY]
-        self.presence.expect(ready, at=at)
+        joined = [node_id for node_id, status in self.nodes.statuses.items() if status != INVITED]
+        self.presence.expect(joined, at=at)
 
     def next_due_at(self) -> int | None:
         """When ``tick`` next has something to do."""
@@ -295,13 +295,18 @@ class Placement(Application):
         for lease_id in self.expiry.due(at, count_max):
             lease = self.get(Lease, lease_id)
             lease.lapse("EXPIRED", at=at)
-            lease.lose(
-                self.presence.run_us(lease_id),
-                node_silent=lease.node_id in self.presence.silent,
-                at=at,
-            )
+            if lease.is_open:
+                self._lose(lease, at=at)
             self.save(lease)
-            self.presence.forget(lease_id)
+
+    def _lose(self, lease: Lease, *, at: int) -> None:
+        """End a lease that is overdue, once its node has had the chance to report its end:
+        after an outage of ours it may know better how long the program ran."""
+        silent = lease.node_id in self.presence.silent
+        heard_at = self.presence.seen_at.get(lease.node_id, 0)
+        if silent or heard_at >= self.expiry.due_at[lease.id]:
+            lease.lose(self.presence.run_us(lease.id), node_silent=silent, at=at)
+            self.presence.forget(lease.id)
 
     # Questions.
 

@@ -13,9 +13,6 @@ from chassis.clock import SECOND
 
 # What a program gets between being asked to stop and being killed.
 DRAIN_GRACE_US = 10 * SECOND
-# A node ends a lease at its expiry by itself; so long afterwards its report is still waited for
-# before the slots are given away.
-REPORT_GRACE_US = 15 * SECOND
 # Room beyond a program's own time limit for starting and stopping it.
 LIMIT_SLACK_US = 60 * SECOND
 # A node that has not spoken for so long gets no new leases.

@@ -10,11 +10,15 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from chassis.application import View
+from chassis.clock import SECOND
 from placement.domain import lease as leases
 from placement.domain.lease import Lease
 from placement.domain.node import INVITED, QUARANTINED, READY, Node
 from placement.fit import Index
-from placement.policy import REPORT_GRACE_US
+
+# A node ends a lease at its expiry by itself; so long afterwards its report is still waited for
+# before the slots are given away.
+REPORT_GRACE_US = 15 * SECOND
 
 
 class Slots(View):

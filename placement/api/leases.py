@@ -12,6 +12,7 @@ from chassis.clock import SECOND
 from chassis.edge import Edge
 from chassis.errors import Invalid
 from chassis.metrics import REGISTRY
+from leasehold.placement.v1 import node_pb2
 from leasehold.placement.v1 import placement_service_pb2 as pb
 from leasehold.placement.v1 import placement_service_pb2_grpc as pb_grpc
 from placement import wire
@@ -107,7 +108,7 @@ class PlacementService(pb_grpc.PlacementServiceServicer):
         def ask() -> pb.ListNodesResponse:
             return pb.ListNodesResponse(nodes=[shown(node) for node in placement.all_nodes()])
 
-        def shown(node: Node) -> wire.node_pb2.Node:
+        def shown(node: Node) -> node_pb2.Node:
             return wire.node(
                 node,
                 silent=node.id in placement.presence.silent,
@@ -149,7 +150,7 @@ class PlacementService(pb_grpc.PlacementServiceServicer):
         tenant_id, lease_id = caller(context).scope(""), request.lease_id
         if request.offset < 0:
             raise Invalid("offset must not be negative", code="OFFSET", field="offset")
-        offset, over = request.offset, False
+        offset = request.offset
         await self._is_over(lease_id, tenant_id)
         with self._bells.listening(f"logs/{lease_id}") as news:
             while True:
@@ -159,11 +160,12 @@ class PlacementService(pb_grpc.PlacementServiceServicer):
                     offset = chunk.offset + len(chunk.data)
                     yield pb.ReadLogsResponse(offset=chunk.offset, data=chunk.data)
                     continue
-                if over or not request.follow:
+                if not request.follow:
                     return
-                # Once more after the end: the last output may come after the news of it.
+                # The last output may come after the news of the end.
                 over = await self._is_over(lease_id, tenant_id)
-                await rung(news, FOLLOW_SECONDS)
+                if not await rung(news, FOLLOW_SECONDS) and over:
+                    return
 
     async def _is_over(self, lease_id: str, tenant_id: str) -> bool:
         """Whether a lease is past; NotFound if it is not the tenant's."""

@@ -286,9 +286,8 @@ class Lease(Aggregate):
 
     def lose(self, run_us: int, *, node_silent: bool, at: int) -> None:
         """Its expiry passed without a word; what was confirmed until then is what counts."""
-        if self.is_open:
-            cause = policy.loss_cause(activated_at=self.activated_at, node_silent=node_silent)
-            self._end(cause, run_us=max(run_us, self.run_us), exit_code=-1, detail="", at=at)
+        cause = policy.loss_cause(activated_at=self.activated_at, node_silent=node_silent)
+        self._end(cause, run_us=max(run_us, self.run_us), exit_code=-1, detail="", at=at)
 
     def _end(self, cause: EndCause, *, run_us: int, exit_code: int, detail: str, at: int) -> None:
         ended_at, clamped = at, False

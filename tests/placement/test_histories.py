@@ -105,7 +105,7 @@ class FleetHistory(RuleBasedStateMachine):
         rebuild_is_the_same(fleet)
 
 
-FleetHistory.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+FleetHistory.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 TestFleetHistory = FleetHistory.TestCase
 
 

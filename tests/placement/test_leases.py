@@ -213,53 +213,6 @@ def test_a_constraint_is_set_and_lifted_once() -> None:
     assert fleet.topics("lse_1_1") == ["held", "bound", "constrained", "constrained"]
 
 
-def test_a_lost_node_ends_its_lease_where_it_was_last_heard() -> None:
-    fleet = Fleet("nod_a")
-    fleet.lease("lse_1_1")
-    fleet.report("lse_1_1", RUNNING, SECOND)
-    fleet.wait(MINUTE)
-    fleet.report("lse_1_1", RUNNING, MINUTE)
-    fleet.wait(11 * MINUTE)
-    fleet.tick()
-    [ended] = fleet.facts("lease.ended")
-    assert ended["cause"] == "NODE_LOST"
-    assert ended["ended_at"] - ended["activated_at"] == MINUTE
-
-
-def test_after_a_restart_a_lost_lease_ends_where_it_was_last_recorded() -> None:
-    fleet = Fleet("nod_a")
-    fleet.lease("lse_1_1")
-    fleet.report("lse_1_1", RUNNING, SECOND)
-    fleet.wait(MINUTE)
-    fleet.report("lse_1_1", RUNNING, MINUTE)
-    fleet.wait(11 * MINUTE)
-    fleet.placement.presence.forget("lse_1_1")
-    fleet.tick()
-    [ended] = fleet.facts("lease.ended")
-    assert ended["ended_at"] - ended["activated_at"] == SECOND
-
-
-def test_an_expired_lease_waits_a_moment_for_its_nodes_own_report() -> None:
-    fleet = Fleet("nod_a")
-    fleet.lease("lse_1_1")
-    fleet.report("lse_1_1", RUNNING, SECOND)
-    fleet.wait(600 * SECOND)
-    fleet.tick()
-    assert fleet.status("lse_1_1")["status"] == "active"
-    fleet.report("lse_1_1", EXITED, 599 * SECOND, exit_code=143, cause="EXPIRED")
-    [ended] = fleet.facts("lease.ended")
-    assert (ended["cause"], ended["clamped"]) == ("EXPIRED", False)
-
-
-def test_a_lease_that_no_node_ever_started_has_failed_to_start() -> None:
-    fleet = Fleet("nod_a")
-    fleet.lease("lse_1_1")
-    fleet.wait(11 * MINUTE)
-    fleet.tick()
-    [ended] = fleet.facts("lease.ended")
-    assert (ended["cause"], ended["activated_at"]) == ("START_FAILED", 0)
-
-
 def test_a_report_with_another_token_or_from_another_node_changes_nothing() -> None:
     fleet = Fleet("nod_a", "nod_b")
     fleet.lease("lse_1_1")
@@ -294,34 +247,6 @@ def test_the_revision_changes_when_the_orders_do_and_only_then() -> None:
     seen.append(fleet.sync("nod_a").revision)
     assert seen == [0, 1, 1, 3, 4]
     assert fleet.sync("nod_b").revision == 0
-
-
-def test_a_silent_node_gets_no_new_leases_until_it_speaks() -> None:
-    fleet = Fleet("nod_a")
-    fleet.wait(MINUTE)
-    fleet.tick()
-    assert fleet.hold("lse_1_1").refusal is HoldRefusal.CAPACITY
-    fleet.sync("nod_a")
-    assert fleet.hold("lse_1_1").refusal is None
-
-
-def test_nodes_that_do_not_come_back_after_a_restart_fall_silent() -> None:
-    fleet = Fleet("nod_a")
-    again = fleet.rebuilt()
-    again.expect_nodes(at=fleet.at)
-    again.tick(at=fleet.at + MINUTE)
-    assert again.presence.silent == {"nod_a"}
-
-
-def test_nothing_is_due_when_nothing_waits() -> None:
-    fleet = Fleet()
-    assert fleet.placement.next_due_at() is None
-    fleet.join("nod_a")
-    silent_at = fleet.at + policy.SILENCE_US
-    assert fleet.placement.next_due_at() == silent_at
-    fleet.wait(20 * SECOND)
-    held = fleet.hold("lse_1_1")
-    assert fleet.placement.next_due_at() == min(silent_at, held.expires_at)
 
 
 def test_another_tenants_lease_does_not_exist() -> None:
