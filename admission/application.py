@@ -123,26 +123,25 @@ class Admission(Application):
     def admit(self, lease_ids: Iterable[str], *, at: int) -> dict[str, Denial | None]:
         """Admit, in order, under leases whose holds are in hand; each answers by itself.
 
-        A lease that nobody waits for any more is not in the answer. Within a tenant nobody passes
-        one who was denied.
+        Only the first in a tenant's line may be admitted, then the next. A lease that nobody
+        waits for any more is not in the answer.
         """
         answers: dict[str, Denial | None] = {}
         # The views show what a command did only afterwards, so this one keeps count itself.
         allowances: dict[str, Allowance] = {}
-        denied: set[str] = set()
+        first: dict[str, int | None] = {}
         for lease_id in lease_ids:
             workload = self._of_lease(lease_id)
             if workload is None or not workload.awaits(lease_id):
                 continue
-            tenant_id = workload.tenant_id
-            if tenant_id in denied:
+            tenant_id, place = workload.tenant_id, self.queue.place(workload.id)
+            if place != first.setdefault(tenant_id, self.queue.head(tenant_id)):
                 answers[lease_id] = policy.BEHIND
                 continue
             allowance = allowances.get(tenant_id) or self.allowance(tenant_id)
             answers[lease_id] = workload.admit(lease_id, allowance, at=at)
-            if answers[lease_id]:
-                denied.add(tenant_id)
-            else:
+            if answers[lease_id] is None:
+                first[tenant_id] = self.queue.behind(tenant_id, place)
                 allowances[tenant_id] = allowance.after(workload.request)
                 self.save(workload)
         return answers

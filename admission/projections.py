@@ -79,6 +79,10 @@ class Queue(View):
         line = self._tenants.get(tenant_id)
         return line.after(place) if line else None
 
+    def place(self, workload_id: str) -> int:
+        place: int = self.entries[workload_id][0]
+        return place
+
     def at(self, place: int) -> str:
         return self._ids[place]
 

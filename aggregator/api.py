@@ -72,9 +72,7 @@ class AggregatorService(pb_grpc.AggregatorServiceServicer):
             instance = self._aggregator.terminate(request.instance_id, "REQUESTED", at=at)
             return pb.TerminateInstanceResponse(instance=wire.instance(instance))
 
-        answer = await self._edge.command(
-            context, request, pb.TerminateInstanceResponse, terminate
-        )
+        answer = await self._edge.command(context, request, pb.TerminateInstanceResponse, terminate)
         self._provisioning.nudge()
         return answer
 

@@ -46,9 +46,7 @@ class Aggregator(Application):
         self.save(instance)
         return instance
 
-    def created(
-        self, instance_id: str, machine: Machine, *, found_by_tag: bool, at: int
-    ) -> None:
+    def created(self, instance_id: str, machine: Machine, *, found_by_tag: bool, at: int) -> None:
         instance = self.get(Instance, instance_id)
         instance.create(machine, found_by_tag=found_by_tag, at=at)
         self.save(instance)

@@ -28,11 +28,13 @@ class Source(Aggregate):
         endpoint: str
 
     @classmethod
-    def onboard(
-        cls, source_id: str, name: str, provider: str, endpoint: str, *, at: int
-    ) -> Source:
+    def onboard(cls, source_id: str, name: str, provider: str, endpoint: str, *, at: int) -> Source:
         return cls._create(
-            cls.Onboarded, id=source_id, name=name, provider=provider, endpoint=endpoint,
+            cls.Onboarded,
+            id=source_id,
+            name=name,
+            provider=provider,
+            endpoint=endpoint,
             timestamp=at,
         )
 
@@ -50,9 +52,7 @@ class Source(Aggregate):
                     timestamp=at,
                 )
         for key in [key for key in self.orphans if key not in now]:
-            self.trigger_event(
-                self.OrphanCleared, provider_id=key.partition(":")[2], timestamp=at
-            )
+            self.trigger_event(self.OrphanCleared, provider_id=key.partition(":")[2], timestamp=at)
 
     class OrphanFound(Aggregate.Event):
         TOPIC = "aggregator.source.orphan_found"

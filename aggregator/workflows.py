@@ -22,7 +22,9 @@ from chassis.metrics import REGISTRY
 log = logging.getLogger(__name__)
 
 CALLS = Counter(
-    "aggregator_provider_calls_total", "Attempts at providers by outcome", ["action", "outcome"],
+    "aggregator_provider_calls_total",
+    "Attempts at providers by outcome",
+    ["action", "outcome"],
     registry=REGISTRY,
 )
 IDLE_SECONDS = 5.0
@@ -104,9 +106,7 @@ class Provisioning:
             )
         )
 
-    async def _give_up_if_absent(
-        self, provider: Provider, instance: Instance, cause: str
-    ) -> None:
+    async def _give_up_if_absent(self, provider: Provider, instance: Instance, cause: str) -> None:
         """After the last attempt: a VM that exists is ours, whatever the answers said."""
         try:
             found = await provider.find(instance.tag)

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from bench.results import Results, Row
-from bench.writing import weigh, writer_on
+from bench.writing import fill, writer_on
 from chassis.bus import Bus, events_stream
 from chassis.relay import Relay
 from chassis.store import Store
@@ -14,9 +14,7 @@ EVENTS = 30_000
 
 def measure(url: str, nats_url: str, results: Results) -> None:
     with writer_on(url, "relayed") as (parcels, writer, store):
-        for number in range(EVENTS):
-            last = weigh(parcels, writer, number)
-        last.result()
+        fill(parcels, writer, EVENTS)
         rate = asyncio.run(_published(store, nats_url))
     results.add(Row("relay to JetStream, ordered and acknowledged", rate, "events/s"))
 

@@ -1,8 +1,9 @@
 """Durable commands: one commit each, grouped by the writer, and the database's own limit."""
 
+import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 
 import psycopg
@@ -37,8 +38,14 @@ def measure(url: str, results: Results) -> None:
     )
     # A command here is an event, its answer and its key; raw inserts write the same rows.
     results.add(
-        Row("the same rows as raw grouped inserts", raw, "commands/s", grouped / raw,
-            "writer to raw", 0.5)
+        Row(
+            "the same rows as raw grouped inserts",
+            raw,
+            "commands/s",
+            grouped / raw,
+            "writer to raw",
+            0.5,
+        )
     )
 
 
@@ -75,14 +82,23 @@ def _commands_one_by_one(parcels: Parcels, writer: Writer) -> float:
 
 
 def _commands_together(parcels: Parcels, writer: Writer) -> float:
+    """How fast a full queue is worked off; the callers' own work is not counted."""
     # Parcels exist already, so that a command is one event.
-    for number in range(PARCELS):
-        weigh(parcels, writer, -1 - number)
-    writer.query(lambda: None).result()
+    fill(parcels, writer, PARCELS, first=-PARCELS)
+    gate = threading.Event()
+    writer.query(gate.wait)
+    futures = [weigh(parcels, writer, number) for number in range(GROUPED)]
     began = time.perf_counter()
-    last = [weigh(parcels, writer, number) for number in range(GROUPED)][-1]
-    last.result()
+    gate.set()
+    futures[-1].result()
     return GROUPED / (time.perf_counter() - began)
+
+
+def fill(parcels: Parcels, writer: Writer, count: int, first: int = 0) -> None:
+    """Record so many events without outrunning the writer's queue."""
+    for start in range(first, first + count, PARCELS):
+        stop = min(start + PARCELS, first + count)
+        wait([weigh(parcels, writer, number) for number in range(start, stop)])
 
 
 def _raw_inserts(url: str, name: str, rows: list[Recorded]) -> float:

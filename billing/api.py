@@ -4,13 +4,15 @@ A tenant sees its own money only: everybody else's ids are unknown to it.
 """
 
 import asyncio
+from collections import Counter
 
 import grpc
-from prometheus_client import Counter
+import prometheus_client
 
 from billing import wire
 from billing.application import Billing
 from billing.domain import Account, Invoice, Meter
+from billing.policy import Verdict
 from chassis.callers import caller
 from chassis.edge import Edge
 from chassis.errors import Invalid
@@ -19,7 +21,7 @@ from chassis.store import Store
 from leasehold.billing.v1 import billing_service_pb2 as pb
 from leasehold.billing.v1 import billing_service_pb2_grpc as pb_grpc
 
-SLICES = Counter(
+SLICES = prometheus_client.Counter(
     "billing_slices_total", "Slices of nodes by what became of them", ["outcome"], registry=REGISTRY
 )
 
@@ -40,6 +42,9 @@ class BillingService(pb_grpc.BillingServiceServicer):
     def __init__(self, billing: Billing, edge: Edge) -> None:
         self._billing = billing
         self._edge = edge
+        # What finance reads is what the database holds, not what this process remembers.
+        assert isinstance(billing.log, Store)
+        self._log = billing.log
 
     async def TopUp(
         self, request: pb.TopUpRequest, context: grpc.aio.ServicerContext
@@ -91,13 +96,16 @@ class BillingService(pb_grpc.BillingServiceServicer):
     ) -> pb.RecordSlicesResponse:
         node_id, slices = caller(context).name, wire.slices(request)
 
+        verdicts: list[Verdict] = []
+
         def run(at: int) -> pb.RecordSlicesResponse:
-            verdicts = self._billing.record_slices(node_id, slices, at=at)
-            for verdict in verdicts:
-                SLICES.labels(verdict.value).inc()
+            verdicts.extend(self._billing.record_slices(node_id, slices, at=at))
             return wire.outcomes(verdicts)
 
-        return await self._edge.command(context, request, pb.RecordSlicesResponse, run)
+        response = await self._edge.command(context, request, pb.RecordSlicesResponse, run)
+        for verdict, count in Counter(verdicts).items():
+            SLICES.labels(verdict.value).inc(count)
+        return response
 
     async def GetCosts(
         self, request: pb.GetCostsRequest, context: grpc.aio.ServicerContext
@@ -169,11 +177,9 @@ class BillingService(pb_grpc.BillingServiceServicer):
         self, request: pb.ListPostingsRequest, context: grpc.aio.ServicerContext
     ) -> pb.ListPostingsResponse:
         tenant_id = caller(context).scope(request.tenant_id)
-        size, log = wire.page_size(request), self._billing.log
-        assert isinstance(log, Store)
-        # From the log itself: the ledger that finance reads is what the database holds.
+        size = wire.page_size(request)
         rows = await asyncio.to_thread(
-            log.read, request.after, size, topics=WITH_POSTINGS, tenant_id=tenant_id
+            self._log.read, request.after, size, topics=WITH_POSTINGS, tenant_id=tenant_id
         )
         return pb.ListPostingsResponse(
             entries=wire.posted_entries(rows),

@@ -183,7 +183,7 @@ class Billing(Application):
     def _record(self, node_id: str, slice_: Slice, *, at: int) -> Verdict:
         meter = self.find(Meter, meter_id(slice_.lease_id))
         if meter is None:
-            ended = self.holds.gone.get(slice_.lease_id) == "ENDED"
+            ended = self.holds.ended(slice_.lease_id)
             return Verdict.NEVER_ACTIVE if ended else Verdict.RETRY
         verdict = policy.verdict(slice_, meter.known(at), node_id)
         if verdict in (Verdict.RECORD, Verdict.BEYOND_END):

@@ -12,6 +12,9 @@ from typing import Any
 from billing import policy
 from billing.domain import Account, Invoice, Meter, PriceBook
 from chassis.application import View
+from chassis.clock import SECOND
+
+GONE_US = 7 * 24 * 3600 * SECOND
 
 
 def entries(event: Any) -> list[dict[str, Any]]:
@@ -73,8 +76,8 @@ class Holds(View):
         self.tenants: dict[str, str] = {}
         # Lease to the time it expires, soonest first: every hold waits equally long.
         self.waiting: dict[str, int] = {}
-        # Leases whose money was given back before they were metered, and why.
-        self.gone: dict[str, str] = {}
+        # Leases whose money was given back before they were metered: why and when, oldest first.
+        self.gone: dict[str, list[Any]] = {}
         self.metered: dict[str, bool] = {}
 
     def apply(self, event: Any) -> None:
@@ -91,9 +94,19 @@ class Holds(View):
                 self.waiting.pop(event.lease_id, None)
                 del self.tenants[event.lease_id]
                 if not self.metered.pop(event.lease_id, False):
-                    self.gone[event.lease_id] = event.cause
+                    self._remember(event.lease_id, event.cause, event.timestamp)
             case Meter.Opened():
                 self.metered[event.lease_id] = True
+
+    def _remember(self, lease_id: str, cause: str, at: int) -> None:
+        """Long enough for any repetition of a request; not forever."""
+        self.gone[lease_id] = [cause, at]
+        for old in list(takewhile(lambda gone: self.gone[gone][1] < at - GONE_US, self.gone)):
+            del self.gone[old]
+
+    def ended(self, lease_id: str) -> bool:
+        """Whether the lease is known to have ended without ever being active."""
+        return lease_id in self.gone and self.gone[lease_id][0] == "ENDED"
 
     def expired(self, at: int, limit: int) -> list[str]:
         due = takewhile(lambda item: item[1] <= at, self.waiting.items())
@@ -102,6 +115,7 @@ class Holds(View):
     def load(self, state: dict[str, Any]) -> None:
         super().load(state)
         self.waiting = dict(sorted(self.waiting.items(), key=lambda item: item[1]))
+        self.gone = dict(sorted(self.gone.items(), key=lambda item: item[1][1]))
 
 
 class Silence(View):

@@ -57,9 +57,7 @@ class Aggregate(BaseAggregate[str]):
         return aggregate
 
     def trigger_event(self, event_class: Any, **facts: Any) -> None:
-        event = event_class(
-            originator_id=self._id, originator_version=self._version + 1, **facts
-        )
+        event = event_class(originator_id=self._id, originator_version=self._version + 1, **facts)
         event.mutate(self)
         self._attribute(event)
         self._pending_events.append(event)

@@ -31,6 +31,20 @@ DEAD_LETTERS_AGE_SECONDS = 90 * DAY_SECONDS
 DUPLICATES_SECONDS = 120
 
 
+# What of a stream must be as declared; the rest may be tuned by whoever runs the servers.
+_DECLARED = (
+    "subjects",
+    "retention",
+    "storage",
+    "discard",
+    "max_age",
+    "duplicate_window",
+    "deny_delete",
+    "deny_purge",
+    "num_replicas",
+)
+
+
 class BusAway(Exception):
     """The bus cannot be used now."""
 
@@ -137,9 +151,7 @@ class Bus:
 
 
 def differences(declared: StreamConfig, found: StreamConfig) -> list[str]:
-    names = ("subjects", "retention", "storage", "discard", "max_age", "duplicate_window")
-    names += ("deny_delete", "deny_purge", "num_replicas")
-    pairs = ((name, getattr(declared, name), getattr(found, name)) for name in names)
+    pairs = ((name, getattr(declared, name), getattr(found, name)) for name in _DECLARED)
     return [
         f"{name} is {_plain(has)}, not {_plain(want)}" for name, want, has in pairs if want != has
     ]

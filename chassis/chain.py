@@ -52,7 +52,8 @@ class Chain:
         return Verdict.NEXT if links else Verdict.CONTRADICTION
 
     def continued_by(self, event: Recorded) -> bool:
-        return event.position > self.position and event.hash == chained(self.hash, event.data)
+        follows = event.position == self.position + 1
+        return follows and event.hash == chained(self.hash, event.data)
 
     def append(self, event: Recorded) -> None:
         self.position, self.hash = event.position, event.hash

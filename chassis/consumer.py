@@ -129,7 +129,7 @@ class Consumer:
             pull = Pull(client, jetstream, stream, self._service)
             await pull.open()
             self._pull = pull
-            # What was published before is not delivered; from here on nothing is missed.
+            # What was published long ago is not delivered; from here on nothing is missed.
             await self._ask_owner()
         return self._pull
 

@@ -6,7 +6,7 @@ from an allow-list built from the service's aggregates; a stored name never impo
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from chassis import canonical
@@ -59,12 +59,17 @@ def event_classes(aggregates: Iterable[type[Aggregate]]) -> Iterator[type[Aggreg
                     yield item
 
 
+def _fact_names(kind: type[Aggregate.Event]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if field.name not in _ENVELOPE)
+
+
 class Codec:
     """Encodes and decodes the events of some aggregates."""
 
     def __init__(self, aggregates: Iterable[type[Aggregate]]) -> None:
         aggregates = tuple(aggregates)
         self._classes = {event.TOPIC: event for event in event_classes(aggregates)}  # type: ignore[attr-defined]
+        self._facts = {kind: _fact_names(kind) for kind in self._classes.values()}
         self._owners = {aggregate.TOPIC: aggregate for aggregate in aggregates}  # type: ignore[attr-defined]
 
     @property
@@ -73,7 +78,7 @@ class Codec:
 
     def encode(self, event: Any, cause: Cause) -> bytes:
         attributes = vars(event)
-        facts = {name: attributes[name] for name in attributes if name not in _ENVELOPE}
+        facts = {name: attributes[name] for name in self._facts[type(event)]}
         facts["meta"] = {
             "actor": cause.actor,
             "aggregate_id": attributes["originator_id"],

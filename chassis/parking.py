@@ -66,8 +66,13 @@ class Parking:
             cause[:CAUSE_LENGTH_MAX],
             event.data,
         )
+
+        def settled_by_writer(done: Future[Any]) -> None:
+            if done.exception() is None:
+                self._note(parked)
+
         future = self._writer.command(_nothing, cursor=cursor, park=parked)
-        future.add_done_callback(lambda done: done.exception() or self._note(parked))
+        future.add_done_callback(settled_by_writer)
         return future
 
     async def redrive(self) -> int:

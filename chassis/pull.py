@@ -7,6 +7,7 @@ once, so that a lone message does not wait for company.
 import json
 import time
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -21,6 +22,7 @@ from chassis.bus import BUS_ERRORS, BusAway
 BATCH = 512
 REQUEST_SECONDS = 5
 ACK_WAIT_SECONDS = 30
+LOOK_BACK_SECONDS = 600
 PENDING_MAX = 8 * BATCH
 # Statuses that end a request in good order: nothing there, its time is up.
 _NO_MESSAGES, _REQUEST_OVER = "404", "408"
@@ -42,9 +44,10 @@ class Pull:
     async def open(self) -> None:
         """Bind to the durable, made if it is missing.
 
-        A new durable begins with new messages: what the stream already holds is read from its
-        owner instead, who is asked first anyway.
+        A new durable begins a little before now: enough to go on without the owner through a
+        moment in which both were away. What is older is read from the owner.
         """
+        start = datetime.now(UTC) - timedelta(seconds=LOOK_BACK_SECONDS)
         try:
             await self._jetstream.consumer_info(self._stream, self._durable)
         except NotFoundError:
@@ -53,7 +56,8 @@ class Pull:
                 ConsumerConfig(
                     name=self._durable,
                     durable_name=self._durable,
-                    deliver_policy=DeliverPolicy.NEW,
+                    deliver_policy=DeliverPolicy.BY_START_TIME,
+                    opt_start_time=start,
                     ack_policy=AckPolicy.ALL,
                     ack_wait=ACK_WAIT_SECONDS,
                     max_ack_pending=PENDING_MAX,

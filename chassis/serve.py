@@ -221,4 +221,3 @@ class Process:
 
     def _snapshot(self, store: Store, application: Application) -> None:
         store.save_snapshot(application.head.position, application.code(), application.state())
-

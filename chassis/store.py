@@ -9,7 +9,7 @@ nothing at all is written. Positions are therefore in commit order and without g
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import psycopg
 from psycopg_pool import ConnectionPool
@@ -29,8 +29,9 @@ class Unsafe(Exception):
     """The database is set up so that it could lose what it acknowledged."""
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
+    """The end of a log: who may write on, and from where."""
+
     epoch: int = 0
     position: int = 0
     hash: bytes = GENESIS
@@ -71,9 +72,7 @@ class Group:
     unparked: list[tuple[str, int]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(
-            self.events or self.answers or self.cursors or self.parked or self.unparked
-        )
+        return bool(self.events or self.answers or self.cursors or self.parked or self.unparked)
 
 
 def _reconnecting(
@@ -198,7 +197,9 @@ class Store:
             with connection.cursor(binary=True) as cursor:
                 return [Recorded._make(row) for row in cursor.execute(query, values)]
 
-    def replay(self, after: int = 0, *, until: int = 0, size: int = 5_000) -> Iterator[list[Recorded]]:
+    def replay(
+        self, after: int = 0, *, until: int = 0, size: int = 5_000
+    ) -> Iterator[list[Recorded]]:
         while page := self.read(after, size, until=until):
             yield page
             after = page[-1].position

@@ -12,7 +12,9 @@ from leasehold.enforcement.v1 import enforcement_service_pb2 as pb
 from leasehold.enforcement.v1 import enforcement_service_pb2_grpc as pb_grpc
 
 SAMPLES = Counter(
-    "enforcement_samples_total", "Telemetry readings by what became of them", ["outcome"],
+    "enforcement_samples_total",
+    "Telemetry readings by what became of them",
+    ["outcome"],
     registry=REGISTRY,
 )
 

@@ -71,9 +71,7 @@ class Guard(Aggregate):
             samples=WINDOW_SAMPLES,
             timestamp=at,
         )
-        self.trigger_event(
-            self.StepTaken, step=THROTTLE, cause="MEMORY_PRESSURE", timestamp=at
-        )
+        self.trigger_event(self.StepTaken, step=THROTTLE, cause="MEMORY_PRESSURE", timestamp=at)
 
     class PressureDetected(Aggregate.Event):
         TOPIC = "enforcement.guard.pressure_detected"

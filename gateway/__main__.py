@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from gateway.api import GatewayService
 from gateway.application import Gateway
 from gateway.http.app import Gate, application
 from gateway.http.calls import SERVICES
+from gateway.http.rates import Rates
 from gateway.http.server import bound, serve_http
 from gateway.http.sessions import Sessions, Staff
 from gateway.signing_keys import SigningKeys
@@ -61,7 +63,8 @@ def part(gateway: Gateway, settings: GatewaySettings, edge: Edge) -> Part:
     keys = SigningKeys(settings.token_key_dir)
     keys.rotate(edge.now())
     sessions = Sessions(gateway, Tokens(keys, settings.token_issuer), settings.staff())
-    app = application(Gate(gateway, edge, sessions, keys))
+    rates = Rates(lambda: time.monotonic_ns() // 1000)
+    app = application(Gate(gateway, edge, sessions, keys, rates))
 
     async def serve_rest() -> None:
         with bound(settings.host, settings.http_port) as listener:

@@ -37,7 +37,7 @@ from node_agent.workflows import Workflows, pause_seconds
 
 PEERS = ("placement", "billing", "enforcement")
 _STOP_GRACE_US = 2 * SECOND
-_STOP_SECONDS_MAX = 4
+_STOP_SECONDS_MAX = 3
 
 _log = logging.getLogger("node_agent")
 
@@ -93,7 +93,7 @@ class Process:
         try:
             await work
         except asyncio.CancelledError:
-            _log.info("the agent stops; its jobs are left as they are")
+            _log.info("the agent has stopped")
         finally:
             listener.stop()
 

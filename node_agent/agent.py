@@ -52,7 +52,7 @@ class Agent:
         wanted = list(assignments)
         self._settle(settled)
         actions = plan(wanted, self.jobs.runs(), self.journal.fences, self._uuids)
-        self.refused = {a.assignment.lease_id: a for a in actions if isinstance(a, Refuse | Skip)}
+        self._refuse([action for action in actions if isinstance(action, Refuse | Skip)])
         for action in actions:
             try:
                 self._act(action)
@@ -93,26 +93,18 @@ class Agent:
         self.journal.put(entries)
 
     def output(self) -> list[tuple[str, int, bytes]]:
-        """For each lease that printed something new: where it begins, and what it is.
-
-        A piece that may have been sent comes again with the same bounds, because its receiver
-        drops what begins where it has something already.
-        """
-        found, sending = [], {}
+        """For each lease that printed something new: where it begins, and what it is."""
+        found = []
         for run in self.jobs.runs():
-            entry = self._entry(run.lease_id)
-            size = entry.log_sent - entry.log_offset or LOG_BYTES_MAX
-            if data := self.jobs.output(run.lease_id, entry.log_offset, size):
-                found.append((run.lease_id, entry.log_offset, data))
-                sending[run.lease_id] = replace(entry, log_sent=entry.log_offset + len(data))
-        # Not worth a sync: only a power cut could undo it, and that ends the jobs as well.
-        changed = {id_: e for id_, e in sending.items() if e != self._entry(id_)}
-        self.journal.put(changed, sync=False)
+            offset = self._entry(run.lease_id).log_offset
+            if data := self.jobs.output(run.lease_id, offset, LOG_BYTES_MAX):
+                found.append((run.lease_id, offset, data))
         return found
 
-    def output_taken(self, lease_id: str) -> None:
-        entry = self._entry(lease_id)
-        self.journal.put({lease_id: replace(entry, log_offset=entry.log_sent)}, sync=False)
+    def continue_output(self, lease_id: str, offset: int) -> None:
+        """The control plane has what is before ``offset``, or does not want it."""
+        # Not worth a sync: what is sent again is dropped by its offset.
+        self.journal.put({lease_id: replace(self._entry(lease_id), log_offset=offset)}, sync=False)
 
     def stop_all(self, cause: str, grace_us: int) -> None:
         for run in self.jobs.runs():
@@ -128,9 +120,14 @@ class Agent:
             self.jobs.change(action.lease_id, action.desired)
         elif isinstance(action, Abandon):
             self.jobs.abandon(action.lease_id)
-        elif isinstance(action, Refuse):
-            extra = {"lease_id": action.assignment.lease_id, "refusal": action.refusal}
-            _log.warning("a lease was refused: %s", action.detail, extra=extra)
+
+    def _refuse(self, actions: list[Refuse | Skip]) -> None:
+        for action in actions:
+            lease_id = action.assignment.lease_id
+            if isinstance(action, Refuse) and lease_id not in self.refused:
+                extra = {"lease_id": lease_id, "refusal": action.refusal}
+                _log.warning("a lease was refused: %s", action.detail, extra=extra)
+        self.refused = {action.assignment.lease_id: action for action in actions}
 
     def _start(self, assignment: Assignment) -> None:
         lease_id = assignment.lease_id
@@ -144,12 +141,12 @@ class Agent:
     def _spec(self, assignment: Assignment) -> dict[str, Any]:
         program = assignment.program
         assert program is not None, "plan refuses what has no program"
-        folder = (self._jobs_dir / assignment.lease_id).absolute()
+        home = (self._jobs_dir / assignment.lease_id / "work").absolute()
         uuids = ",".join(self._uuids[slot] for slot in assignment.slots)
         environment = {
             "PATH": os.environ.get("PATH", os.defpath),
             "LANG": "C.UTF-8",
-            "HOME": str(folder / "work"),
+            "HOME": str(home),
             **program.environment,
             # The platform's own come last: a tenant cannot set them.
             "CUDA_VISIBLE_DEVICES": uuids,
@@ -157,7 +154,6 @@ class Agent:
             "LEASEHOLD_LEASE_ID": assignment.lease_id,
             "LEASEHOLD_TENANT_ID": assignment.tenant_id,
             "LEASEHOLD_GPU_COUNT": str(len(assignment.slots)),
-            "LEASEHOLD_CONTROL_FILE": str(folder / "control.json"),
         }
         return {
             "lease_id": assignment.lease_id,

@@ -17,7 +17,6 @@ from chassis import certificates, identity
 from chassis.channels import DEADLINE_SECONDS, target
 from leasehold.placement.v1 import node_service_pb2, node_service_pb2_grpc
 from node_agent import durable
-from node_agent.uptime import uptime_us
 
 _PLACEMENT = "placement"
 
@@ -29,7 +28,6 @@ class Credentials:
         self._folder = folder
         self._joining_key = folder / "joining_key.pem"
         self._joining = folder / "joining.pb"
-        self._got_at = uptime_us()
 
     @property
     def joined(self) -> bool:
@@ -56,13 +54,6 @@ class Credentials:
         identity.write(
             self._folder, key, answer.certificate_chain.encode(), answer.trust_bundle.encode()
         )
-        self._got_at = uptime_us()
-
-    def renewal_due(self, shown: identity.Identity) -> bool:
-        """True at half-life by either clock: a wall clock set back must not let it run out."""
-        current = shown.credentials()
-        half_life = current.expires_at - current.renew_at
-        return shown.needs_renewal() or uptime_us() - self._got_at >= half_life
 
     async def renew(self, shown: identity.Identity, placement: grpc.aio.Channel) -> None:
         current = shown.credentials()
@@ -74,7 +65,6 @@ class Credentials:
         answer = await node_service_pb2_grpc.NodeServiceStub(placement).RenewCertificate(request)
         chain, trust = answer.certificate_chain.encode(), answer.trust_bundle.encode()
         identity.write(self._folder, current.key, chain, trust)
-        self._got_at = uptime_us()
 
     def _request(
         self, evidence: node_service_pb2.JoinNodeRequest

@@ -20,6 +20,8 @@ from node_agent import durable
 from node_agent.policy import NO_EXIT_CODE, Desired, JobState, Run
 from node_agent.uptime import boot_id, uptime_us
 
+# Tells the workload where its control file is, and us which processes belong to which job.
+_MARK = "LEASEHOLD_CONTROL_FILE"
 _IMPORTS = Path(node_agent.__file__).parent.parent
 
 
@@ -45,7 +47,9 @@ class Jobs:
             return
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(mode=0o700)
-        durable.write(str(new / "spec.json"), {**spec, "desired": asdict(desired)})
+        environment = {**spec["environment"], _MARK: self._mark(lease_id)}
+        spec = {**spec, "environment": environment, "desired": asdict(desired)}
+        durable.write(str(new / "spec.json"), spec)
         new.rename(folder)
         durable.sync_folder(str(self._folder))
 
@@ -135,7 +139,7 @@ class Jobs:
             if not free or not self._has(lease_id, "started.json"):
                 return None
             if not self._has(lease_id, "exited.json"):
-                _kill(lease_id)
+                _kill(f"{_MARK}={self._mark(lease_id)}".encode())
                 heartbeat = self._read(lease_id, "heartbeat.json") or {"run_us": 0}
                 run_us = max(heartbeat["run_us"], self._metered_us(lease_id))
                 self._conclude(lease_id, run_us=run_us, cause="NODE_LOST")
@@ -167,6 +171,9 @@ class Jobs:
             if os.waitpid(pid, os.WNOHANG)[0]:
                 del self._children[pid]
 
+    def _mark(self, lease_id: str) -> str:
+        return str(self._folder / lease_id / "control.json")
+
     def _has(self, lease_id: str, name: str) -> bool:
         return (self._folder / lease_id / name).exists()
 
@@ -188,9 +195,8 @@ class Jobs:
         return durable.read(str(self._folder / lease_id / name))
 
 
-def _kill(lease_id: str) -> None:
-    """Kills what is left of a lease. Its environment gives a process away wherever it moved."""
-    mark = f"LEASEHOLD_LEASE_ID={lease_id}".encode()
+def _kill(mark: bytes) -> None:
+    """Kills what is left of a job. Its environment gives a process away wherever it moved."""
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if mark in (folder / "environ").read_bytes().split(b"\0"):

@@ -27,9 +27,8 @@ class Entry:
 
     fencing_token: int
     meter: Meter = field(default_factory=Meter)
-    # How much of the output was taken, and how much of it may have been sent.
+    # How much of the output the control plane has.
     log_offset: int = 0
-    log_sent: int = 0
     # The control plane has recorded the end.
     settled: bool = False
 

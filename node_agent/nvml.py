@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pynvml
+import pynvml  # type: ignore[import-untyped]
 
 from chassis.errors import Unavailable
 from node_agent.gpus import UNKNOWN, Gpu, Reading, model

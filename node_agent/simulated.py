@@ -89,7 +89,8 @@ class SimulatedReader:
         except OSError:
             # As the compiled library: the last state stays in force.
             return
-        self._values = dict(line.split("=", 1) for line in lines if "=" in line)
+        # Backwards, so that of two lines with one key the first counts, as in the library.
+        self._values = dict(line.split("=", 1) for line in reversed(lines) if "=" in line)
 
 
 def machine(node_name: str, *, gpu_count: int = 8, name: str = "NVIDIA H100 80GB HBM3") -> str:

@@ -16,7 +16,9 @@ import grpc
 
 from chassis.channels import DEADLINE_SECONDS, Channels
 from chassis.clock import now
+from chassis.errors import NotFound
 from chassis.identity import Identity
+from chassis.rpc import error_from_rpc
 from leasehold.billing.v1 import billing_service_pb2 as billing_pb
 from leasehold.billing.v1 import billing_service_pb2_grpc as billing_grpc
 from leasehold.enforcement.v1 import enforcement_service_pb2 as enforcement_pb
@@ -63,8 +65,10 @@ class Workflows:
         self._enforcement = enforcement_grpc.EnforcementServiceStub(channels.get("enforcement"))
         self._boot_id = boot_id()
         self._revision = 0
-        # What the control plane was last told runs, without the times.
-        self._told: set[tuple[str, int]] = set()
+        # The control plane's clock less ours since boot; None before its first answer.
+        self._clock_us: int | None = None
+        # What the control plane was last told runs, without the times; None: nothing yet.
+        self._told: set[tuple[str, int]] | None = None
         self._samples: deque[enforcement_pb.GpuSample] = deque(maxlen=SAMPLES_MAX)
         self.in_sync = False
 
@@ -100,6 +104,7 @@ class Workflows:
         orders = [wire.assignment(message, asked_at) for message in answer.assignments]
         self._agent.obey(orders, answer.settled)
         self._revision = answer.revision
+        self._clock_us = answer.at - uptime_us()
 
     async def _changed(self, states: set[tuple[str, int]]) -> None:
         """Returns when something else runs than ``states`` say, if that was already told."""
@@ -124,18 +129,15 @@ class Workflows:
             self._agent.slices_answered([each for each, out in outcomes if out in _FORGETTABLE])
 
     async def _send_logs(self) -> None:
-        failure: grpc.aio.AioRpcError | None = None
         for lease_id, offset, data in self._agent.output():
             chunk = node_pb.LogChunk(lease_id=lease_id, offset=offset, data=data)
             try:
                 await self._node.AppendLogs(node_pb.AppendLogsRequest(chunks=[chunk]))
-            except grpc.aio.AioRpcError as error:
-                # One lease whose output is not wanted must not hold up the others.
-                failure = error
+            except grpc.aio.AioRpcError as failure:
+                wanted = _offset_wanted(failure, offset + len(data))
             else:
-                self._agent.output_taken(lease_id)
-        if failure:
-            raise failure
+                wanted = offset + len(data)
+            self._agent.continue_output(lease_id, wanted)
 
     async def _read_gpus(self) -> None:
         # In a thread, because a driver with a broken GPU can take seconds to say so.
@@ -154,7 +156,11 @@ class Workflows:
                 self._samples.popleft()
 
     async def _renew(self) -> None:
-        if self._credentials.renewal_due(self._identity):
+        # By the control plane's clock: the node's may be wrong, and then it would renew always
+        # or never.
+        if self._clock_us is None:
+            return
+        if uptime_us() + self._clock_us >= self._identity.credentials().renew_at:
             await self._credentials.renew(self._identity, self._placement)
             _log.info("the certificate was renewed")
 
@@ -206,6 +212,16 @@ async def _unless(interruption: Awaitable[None], answer: Awaitable[T]) -> T | No
 
 async def _whole(awaitable: Awaitable[T]) -> T:
     return await awaitable
+
+
+def _offset_wanted(failure: grpc.aio.AioRpcError, end: int) -> int:
+    """Where to go on with the output of a lease after a refusal; other failures are raised."""
+    error = error_from_rpc(failure)
+    if isinstance(error, NotFound):
+        return end  # the lease is not known there, or not as ours: nobody wants its output
+    if error.code == "LOG_GAP":
+        return int(error.details["expected"])
+    raise failure
 
 
 def _states(statuses: list[node_pb.RunStatus]) -> set[tuple[str, int]]:

@@ -1,18 +1,16 @@
-"""The servers every test may use. Each test gets a database of its own and an empty bus."""
+"""The servers every test may use. Each test finds an empty database and an empty bus."""
 
 import asyncio
-import itertools
 from collections.abc import Iterator
 from urllib.parse import urlsplit, urlunsplit
 
 import nats
 import psycopg
 import pytest
+from psycopg import sql
 
 from leasehold.launcher.embedded import Nats, Postgres
 from tests import servers
-
-_numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
@@ -28,13 +26,27 @@ def nats_server() -> Iterator[Nats]:
 
 
 @pytest.fixture
-def database_url(postgres: Postgres) -> Iterator[str]:
-    """An empty database; the role is the superuser."""
-    name = f"test_{next(_numbers)}"
+def database_url(postgres: Postgres) -> str:
+    """An empty database; the role is the superuser.
+
+    It is the same one each time, emptied: a new one would cost two checkpoints for each test.
+    """
+    url = urlunsplit(urlsplit(postgres.url)._replace(path="/test"))
     with psycopg.connect(postgres.url, autocommit=True) as connection:
-        connection.execute(f"create database {name}".encode())
-        yield urlunsplit(urlsplit(postgres.url)._replace(path=f"/{name}"))
-        connection.execute(f"drop database {name} with (force)".encode())
+        if not connection.execute("select 1 from pg_database where datname = 'test'").fetchone():
+            connection.execute("create database test")
+        connection.execute("alter database test reset all")
+        connection.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = 'test'"
+        )
+    with psycopg.connect(url, autocommit=True) as connection:
+        rows = connection.execute(
+            "select nspname from pg_namespace where nspname !~ '^pg_' and nspname not in"
+            " ('information_schema', 'public')"
+        ).fetchall()
+        for (name,) in rows:
+            connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(name)))
+    return url
 
 
 @pytest.fixture

@@ -188,7 +188,7 @@ class Workload(Aggregate):
                 workload.status = State.STOPPING.value
 
     def end(self, lease_id: str, cause: str, exit_code: int, ended_at: int, *, at: int) -> None:
-        if policy.may(self.status, Step.END):
+        if lease_id == self.lease_id and policy.may(self.status, Step.END):
             self._end(cause, exit_code, ended_at, at=at)
 
     def _end(self, cause: str, exit_code: int, ended_at: int, *, at: int) -> None:

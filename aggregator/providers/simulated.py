@@ -24,12 +24,30 @@ from chassis.settings import Settings, load_or_exit
 
 PAGE = 2
 OFFERS = [
-    {"name": "h100x8", "gpu_model": "H100", "gpus": 8, "price_per_hour": "15.92",
-     "currency": "USD", "available": True},
-    {"name": "a100x8", "gpu_model": "A100", "gpus": 8, "price_per_hour": "8.80",
-     "currency": "USD", "available": True},
-    {"name": "h200x8", "gpu_model": "H200", "gpus": 8, "price_per_hour": "24.40",
-     "currency": "USD", "available": False},
+    {
+        "name": "h100x8",
+        "gpu_model": "H100",
+        "gpus": 8,
+        "price_per_hour": "15.92",
+        "currency": "USD",
+        "available": True,
+    },
+    {
+        "name": "a100x8",
+        "gpu_model": "A100",
+        "gpus": 8,
+        "price_per_hour": "8.80",
+        "currency": "USD",
+        "available": True,
+    },
+    {
+        "name": "h200x8",
+        "gpu_model": "H200",
+        "gpus": 8,
+        "price_per_hour": "24.40",
+        "currency": "USD",
+        "available": False,
+    },
 ]
 # What can go wrong, and for how many of the next calls it will.
 FAULTS = ("lose_answer", "server_error", "rate_limit", "partial_page", "not_json")
@@ -59,8 +77,12 @@ class Cloud:
 
     def create(self, offer: dict[str, Any], tag: str) -> dict[str, Any]:
         machine = {
-            "id": ids.new("vm"), "tag": tag, "status": "running", "offer": offer["name"],
-            "price_per_hour": offer["price_per_hour"], "currency": offer["currency"],
+            "id": ids.new("vm"),
+            "tag": tag,
+            "status": "running",
+            "offer": offer["name"],
+            "price_per_hour": offer["price_per_hour"],
+            "currency": offer["currency"],
         }
         self.machines[machine["id"]] = machine
         self._keep()

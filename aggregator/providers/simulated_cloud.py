@@ -102,7 +102,11 @@ def _list(body: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def _machine(item: dict[str, Any]) -> Machine:
-    if not isinstance(item.get("id"), str) or not item["id"] or not isinstance(item.get("tag"), str):
+    if (
+        not isinstance(item.get("id"), str)
+        or not item["id"]
+        or not isinstance(item.get("tag"), str)
+    ):
         raise Unclear("a machine without id or tag")
     status = item.get("status")
     return Machine(

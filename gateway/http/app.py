@@ -1,6 +1,5 @@
 """The application: the table of all operations, their routes, and what stands around them."""
 
-import time
 from dataclasses import dataclass
 
 from starlette.applications import Starlette
@@ -46,11 +45,11 @@ class Gate:
     edge: Edge
     sessions: Sessions
     keys: SigningKeys
+    rates: Rates
 
 
 def application(gate: Gate) -> ASGIApp:
-    rates = Rates(lambda: time.monotonic_ns() // 1000)
-    pipeline = Pipeline(Services(gate.edge), gate.sessions, rates, gate.edge.now)
+    pipeline = Pipeline(Services(gate.edge), gate.sessions, gate.rates, gate.edge.now)
     app = Starlette(
         routes=[
             Route(operation.path, pipeline.endpoint(operation), methods=[operation.method])
@@ -59,7 +58,7 @@ def application(gate: Gate) -> ASGIApp:
         exception_handlers={HTTPException: _unrouted},
     )
     app.router.redirect_slashes = False
-    return Front(app, rates)
+    return Front(app, gate.rates)
 
 
 def operations(gate: Gate) -> tuple[Operation, ...]:

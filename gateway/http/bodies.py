@@ -32,7 +32,9 @@ def read(model: type[B], document: Any) -> B:
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
+        # A misspelt field is also a missing one; what was written says more.
+        found = error.errors(include_url=False, include_input=False)
+        first = min(found, key=lambda one: one["type"] != "extra_forbidden")
         path = ".".join(str(part) for part in first["loc"])[:200]
         code = _CODES.get(first["type"], "FIELD")
         where = f"{path}: " if path else "the body: "

@@ -10,7 +10,7 @@ from google.protobuf.descriptor import Descriptor
 from gateway.http import oauth, problems
 from gateway.http.bodies import Body
 from gateway.http.operations import JSON, PEOPLE, Operation
-from gateway.http.queries import Query
+from gateway.http.queries import ID_PATTERN, Query
 from gateway.http.shapes import schema_of
 
 _REF = "#/components/schemas/{model}"
@@ -62,10 +62,11 @@ def _operation(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
 
 def _parameters(operation: Operation) -> Iterable[dict[str, Any]]:
     for name in re.findall(r"{(\w+)}", operation.path):
-        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        identity = Query(name, ID_PATTERN, "id with the prefix of its kind")
+        yield {**_parameter(identity, "path"), "required": True}
     for query in operation.query:
         yield _parameter(query, "query")
-    if operation.method != "GET":
+    if operation.is_command:
         yield _parameter(_KEY, "header")
     if operation.conditional:
         yield {**_parameter(_VERSION, "header"), "required": True}
@@ -100,7 +101,7 @@ def _statuses(operation: Operation) -> set[int]:
     found = set(_ALWAYS)
     if operation.needs_token:
         found |= {401, 403}
-    if operation.method != "GET":
+    if operation.is_command:
         found |= {409, 422}
     if operation.body is not None or operation.path == "/oauth/token":
         found |= {408, 413, 415}
@@ -155,6 +156,7 @@ _OAUTH_ERROR = {
                     "error_description": {"type": "string"},
                 },
             }
-        }
+        },
+        problems.MEDIA_TYPE: {"schema": {"$ref": _REF.format(model="Problem")}},
     },
 }

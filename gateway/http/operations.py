@@ -99,6 +99,11 @@ class Operation:
         return self.rpc is not None and not self.open
 
     @property
+    def is_command(self) -> bool:
+        """Whether it changes something, and so takes an idempotency key."""
+        return self.rpc is not None and self.method != "GET"
+
+    @property
     def roles(self) -> tuple[str, ...]:
         if self.rpc is None:
             return ()

@@ -8,7 +8,8 @@ middle of a character.
 import asyncio
 import codecs
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import orjson
@@ -24,6 +25,7 @@ READ_SECONDS = 30
 FOLLOW_SECONDS = 900
 PULSE_SECONDS = 10
 LOOK_SECONDS = 0.5
+LOOKS_MAX = 1800
 STREAMS_MAX = 20
 
 _GET = rpc("admission", "GetWorkload")
@@ -35,7 +37,7 @@ class Output:
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()
 
-    async def text(self, ask: Ask, offset: int) -> AsyncIterator[bytes]:
+    async def text(self, ask: Ask, offset: int) -> AsyncGenerator[bytes, None]:
         """Everything so far. The first piece is empty: with it all errors are known."""
         workload = await _workload(ask)
         yield b""
@@ -43,7 +45,7 @@ class Output:
             async for chunk in _chunks(ask, workload.lease_id, offset, follow=False):
                 yield chunk.data
 
-    async def events(self, ask: Ask, offset: int) -> AsyncIterator[bytes]:
+    async def events(self, ask: Ask, offset: int) -> AsyncGenerator[bytes, None]:
         """Server-sent events until the workload has ended. The first piece is a comment."""
         if self._open[ask.own_tenant] >= STREAMS_MAX:
             raise Overloaded(f"{STREAMS_MAX} streams are open already", code="STREAMS_MAX")
@@ -51,33 +53,38 @@ class Output:
         try:
             workload = await _workload(ask)
             yield b": following\n\n"
-            async for piece in _followed(ask, workload, offset):
-                yield piece
+            async with aclosing(_followed(ask, workload, offset)) as pieces:
+                async for piece in pieces:
+                    yield piece
         finally:
             self._open[ask.own_tenant] -= 1
 
 
-async def _followed(ask: Ask, workload: Workload, offset: int) -> AsyncIterator[bytes]:
+async def _followed(ask: Ask, workload: Workload, offset: int) -> AsyncGenerator[bytes, None]:
+    """A stream that lasts too long ends without a word: the client comes back with its id."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     try:
-        async with asyncio.timeout(FOLLOW_SECONDS):
-            while not workload.lease_id and workload.state in _WAITING:
-                await asyncio.sleep(LOOK_SECONDS)
-                yield b": waiting\n\n"
-                workload = await _workload(ask)
-            if workload.lease_id:
-                chunks = _chunks(ask, workload.lease_id, offset, follow=True)
-                async for chunk in _with_pulse(chunks):
+        for _ in range(LOOKS_MAX):
+            if workload.lease_id or workload.state not in _WAITING:
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+            yield b": waiting\n\n"
+            workload = await _workload(ask)
+        else:
+            return
+        if workload.lease_id:
+            chunks = _chunks(ask, workload.lease_id, offset, follow=True)
+            async with aclosing(_with_pulse(chunks)) as timed:
+                async for chunk in timed:
                     if chunk is None:
                         yield b": still here\n\n"
                     elif event := _event(decoder, chunk):
                         yield event
-            yield b"event: end\ndata: {}\n\n"
-    except TimeoutError:
-        return  # the client comes back with the id it has
+        yield b"event: end\ndata: {}\n\n"
     except ServiceError as error:
-        data = orjson.dumps({"code": error.code, "detail": error.message})
-        yield b"event: error\ndata: " + data + b"\n\n"
+        if error.code != "DEADLINE_EXCEEDED":
+            data = orjson.dumps({"code": error.code, "detail": error.message})
+            yield b"event: error\ndata: " + data + b"\n\n"
 
 
 def _event(decoder: codecs.IncrementalDecoder, chunk: Any) -> bytes:
@@ -90,7 +97,7 @@ def _event(decoder: codecs.IncrementalDecoder, chunk: Any) -> bytes:
     return f"id: {end}\n".encode() + b"data: " + data + b"\n\n"
 
 
-async def _with_pulse(chunks: AsyncIterator[Any]) -> AsyncIterator[Any]:
+async def _with_pulse(chunks: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
     """Each chunk, and None whenever nothing came for a while: a dead client is found by writing."""
     coming = asyncio.ensure_future(anext(chunks))
     try:

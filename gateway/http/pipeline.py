@@ -17,13 +17,12 @@ from gateway.http import bodies, incoming
 from gateway.http.calls import Services
 from gateway.http.operations import Ask, Operation
 from gateway.http.problems import Incident, problem
+from gateway.http.queries import ID_PATTERN
 from gateway.http.rates import Rates
 from gateway.http.sessions import Person, Sessions
 from gateway.policy import TENANT_RATE
 
 log = logging.getLogger(__name__)
-
-_ID = re.compile(r"[a-z]{2,8}_[a-z0-9_]{1,100}", re.ASCII)
 
 
 class Pipeline:
@@ -53,10 +52,10 @@ class Pipeline:
             self._rates.pass_or_wait(operation.rate, f"{operation.name} {request.state.address}")
         person = self._person(operation, request) if operation.needs_token else None
         for value in request.path_params.values():
-            if not _ID.fullmatch(value):
+            if not re.fullmatch(ID_PATTERN, value, re.ASCII):
                 raise NotFound("there is no such thing")
         query = incoming.query(request.query_params.multi_items(), operation.query)
-        key = "" if operation.method == "GET" else incoming.idempotency_key(request.headers)
+        key = incoming.idempotency_key(request.headers) if operation.is_command else ""
         body = None
         if operation.body is not None:
             document = await incoming.document(request, operation.body.media)

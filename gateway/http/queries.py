@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from chassis.errors import Invalid
 
 PAGE_SIZE_DEFAULT = 100
+# What every id in a path looks like; anything else cannot exist.
+ID_PATTERN = r"[a-z]{2,8}_[a-z0-9_]{1,100}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from gateway.http.bodies import Body
 from gateway.http.calls import rpc
 from gateway.http.intents import Name
 from gateway.http.operations import Operation, asking
+from gateway.http.queries import ID_PATTERN
 from leasehold.aggregator.v1 import aggregator_service_pb2 as aggregator
 from leasehold.enforcement.v1 import enforcement_service_pb2 as enforcement
 from leasehold.placement.v1 import placement_service_pb2 as placement
@@ -14,6 +15,8 @@ from leasehold.placement.v1 import placement_service_pb2 as placement
 class Invitation(Body):
     source: Name = "local"
     seconds_valid: int = Field(default=0, ge=0, le=24 * 3600)
+    # A node that is known already and has to join again.
+    node_id: str = Field(default="", pattern=f"^({ID_PATTERN})?$")
 
 
 class NewSource(Body):
@@ -23,7 +26,7 @@ class NewSource(Body):
 
 
 class NewInstance(Body):
-    source_id: str = Field(pattern=r"^[a-z]{2,8}_[a-z0-9_]{1,64}$")
+    source_id: str = Field(pattern=f"^{ID_PATTERN}$")
     offer: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
 
 
@@ -46,7 +49,9 @@ def _nodes() -> tuple[Operation, ...]:
             "Invites one node; the token works once and for a short while.",
             rpc("placement", "IssueJoinToken"),
             lambda ask: placement.IssueJoinTokenRequest(
-                source=ask.body.source, seconds_valid=ask.body.seconds_valid
+                source=ask.body.source,
+                seconds_valid=ask.body.seconds_valid,
+                node_id=ask.body.node_id,
             ),
             status=201,
             body=Invitation,

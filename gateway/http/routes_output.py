@@ -1,7 +1,8 @@
 """The output of a workload."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 
 from starlette.responses import Response, StreamingResponse
 
@@ -47,7 +48,8 @@ def _offset(ask: Ask) -> int:
     return int(seen or ask.query.get("offset", "0"))
 
 
-async def _rejoined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for piece in rest:
-        yield piece
+async def _rejoined(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    async with aclosing(rest):
+        yield first
+        async for piece in rest:
+            yield piece

@@ -45,6 +45,10 @@ async def _sign_up(ask: Ask) -> Response:
 
 
 def operations() -> tuple[Operation, ...]:
+    return (*_tenants(), *_belongings())
+
+
+def _tenants() -> tuple[Operation, ...]:
     return (
         Operation(
             method="POST",
@@ -85,6 +89,11 @@ def operations() -> tuple[Operation, ...]:
             lambda ask: pb.ResumeTenantRequest(tenant_id=ask.path["tenant_id"]),
             answer="tenant",
         ),
+    )
+
+
+def _belongings() -> tuple[Operation, ...]:
+    return (
         asking(
             "POST",
             "/v1/projects",

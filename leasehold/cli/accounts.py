@@ -36,7 +36,7 @@ def signup(session: Session, name: str, project: str) -> None:
             code="PROFILE_EXISTS",
             hint="choose another name for the new one with --profile",
         )
-    client = session.stranger()
+    client = session.new_client(session.gateway_url())
     answer = client.change(
         "POST", "/v1/tenants", {"name": name, "project": project}, key=session.key
     )
@@ -89,7 +89,7 @@ def login(session: Session, operator: bool) -> None:
     """
     name = check_name(session.profile or ("operator" if operator else "default"))
     profile = _local_operator(session) if operator else _asked(session)
-    client = Client(profile.gateway_url)
+    client = session.new_client(profile.gateway_url)
     found = claims(session.tokens(client, "", profile).get())
     role, tenant_id = str(found.get("role", "")), str(found.get("tenant", ""))
     kept = Profile(client.gateway_url, profile.client_id, profile.client_secret, tenant_id)

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 
+from leasehold.cli.addresses import checked_url, is_local
 from leasehold.cli.failures import Exit, Failure, failure_of
 
 PAUSES = (0.2, 0.4, 0.8, 1.6)
@@ -22,7 +22,6 @@ PAGE_SIZE = 500
 
 _TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 _PASSING = {429, 502, 503, 504}
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 # The token to send; True asks for a new one because the last was refused.
 Authorise = Callable[[bool], str]
@@ -34,9 +33,11 @@ class Client:
         self.authorise: Authorise | None = None
         self._pause = pause
         # Nothing stands between this machine and itself; elsewhere a proxy may be needed.
-        local = urlsplit(gateway_url).hostname in _LOOPBACK
         self._http = httpx.Client(
-            base_url=self.gateway_url, timeout=_TIMEOUT, trust_env=not local, follow_redirects=False
+            base_url=self.gateway_url,
+            timeout=_TIMEOUT,
+            trust_env=not is_local(self.gateway_url),
+            follow_redirects=False,
         )
 
     def close(self) -> None:
@@ -58,7 +59,9 @@ class Client:
         """A call that changes something, done at most once."""
         body = {} if document is None else {"json": document}
         key = key or new_key()
-        return _json(self.call(method, path, params=_given(query), key=key, headers=headers, **body))
+        return _json(
+            self.call(method, path, params=_given(query), key=key, headers=headers, **body)
+        )
 
     def pages(self, path: str, field: str, **query: str) -> Iterator[dict[str, Any]]:
         """Every item of a list, page by page."""
@@ -152,26 +155,6 @@ class Client:
 
 def new_key() -> str:
     return f"cli-{secrets.token_hex(16)}"
-
-
-def checked_url(url: str) -> str:
-    """The URL, if secrets may be sent there."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Failure(
-            f"{url!r} is no address of a gateway",
-            Exit.USAGE,
-            code="GATEWAY_URL",
-            hint="give it as https://host:port",
-        )
-    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-        raise Failure(
-            f"{url} is not encrypted, and secrets would be sent there",
-            Exit.USAGE,
-            code="GATEWAY_URL",
-            hint="use https; plain http is for this machine only",
-        )
-    return url.rstrip("/")
 
 
 def _unsettled(failure: Failure, key: str) -> Failure:

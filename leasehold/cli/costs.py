@@ -50,7 +50,6 @@ def topup(session: Session, tenant: str, amount: str, currency: str, reference: 
         },
         key=key,
     )
-    balance = balance.get("balance", balance)
     said = f"{shown.money(paid, balance['currency'])} paid in for {tenant_id}."
     session.show(balance, said, shown.pairs(_balance_rows(balance)))
 

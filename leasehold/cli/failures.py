@@ -19,6 +19,8 @@ class Exit(IntEnum):
     NOT_FOUND = 4
     # Something does not answer; trying again later may help.
     UNAVAILABLE = 5
+    # A mistake in the command line itself.
+    BUG = 70
     INTERRUPTED = 130
 
 
@@ -28,12 +30,15 @@ class Failure(Exception):
     def __init__(
         self, message: str, exit_code: Exit, *, code: str = "", hint: str = "", **details: str
     ) -> None:
-        super().__init__(message)
+        super().__init__()
         self.message = message
         self.exit_code = exit_code
         self.code = code or exit_code.name
         self.hint = hint
         self.details = {name: value for name, value in details.items() if value}
+
+    def __str__(self) -> str:
+        return self.message
 
     def document(self) -> dict[str, Any]:
         """The failure for programs."""

@@ -57,7 +57,7 @@ def invite(session: Session, source: str) -> None:
 @click.command(cls=Command)
 @pass_session
 def guards(session: Session) -> None:
-    """List the leases that are watched, and the step in force on each."""
+    """List watched leases and the step in force on each."""
     answer = session.client.get("/v1/guards")
     rows = [
         [
@@ -173,9 +173,10 @@ def release(session: Session, instance: str) -> None:
 @click.argument("source")
 @pass_session
 def audit(session: Session, source: str) -> None:
-    """Compare a source's inventory with ours; reports, and changes nothing.
+    """Look for orphans at a source; changes nothing.
 
-    Exit code 1 if there is an orphan, or if the audit could not draw a conclusion.
+    Compares the inventory of the source with ours. Exit code 1 if there is an orphan, or if no
+    conclusion could be drawn.
     """
     client = session.client
     path = f"/v1/sources/{naming.source_id(client, source)}/audit"

@@ -37,7 +37,10 @@ class Commands(click.Group):
             width = formatter.width - 6 - max(len(name) for name in self.commands)
             with formatter.section(title):
                 formatter.write_dl(
-                    [(command.name or "", command.get_short_help_str(width)) for command in commands]
+                    [
+                        (command.name or "", command.get_short_help_str(width))
+                        for command in commands
+                    ]
                 )
 
 

@@ -1,7 +1,7 @@
 """From what somebody types to the one thing that is meant: an id, the beginning of one, or a name.
 
-Nothing is guessed: what could mean two things is refused with both of them named. Of several
-workloads with one name the one that has not ended is meant; if all have, the newest.
+Of several workloads with one name the newest is meant. To stop one, that is not good enough: of
+those that have not ended there must be one only, or all of them are named and none is stopped.
 """
 
 import re
@@ -15,17 +15,19 @@ from leasehold.cli.profiles import Profiles
 ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 # An id as it is made: nothing needs to be looked up.
 _WHOLE = re.compile(r"[a-z]{2,8}_[0-9a-z]{21}(_[0-9]+)?", re.ASCII)
+# What can be part of an address at all.
+_FORM = re.compile(r"[a-z]{2,8}_[a-z0-9_]{1,100}", re.ASCII)
 
 
-def workload_id(client: Client, given: str) -> str:
+def workload_id(client: Client, given: str, *, to_change: bool = False) -> str:
     if _WHOLE.fullmatch(given):
         return given
     workloads = list(client.pages("/v1/workloads", "workloads"))
     named = [item for item in workloads if (item["intent"] or {}).get("name") == given]
     alive = [item for item in named if item["state"] not in ENDED]
-    if len(alive) > 1:
+    if to_change and len(alive) > 1:
         raise _ambiguous(given, "workload", [item["workload_id"] for item in alive])
-    if chosen := alive or named[:1]:
+    if chosen := (alive if to_change else []) or named:
         return str(chosen[0]["workload_id"])
     ids = (item["workload_id"] for item in workloads)
     return _only(given, "workload", ids, "leasehold ps lists your workloads")
@@ -51,9 +53,9 @@ def lease_id(client: Client, given: str) -> str:
 
 def tenant_id(profiles: Profiles, given: str) -> str:
     """A tenant by its id, or by the name of a profile that is one's own."""
-    if given.startswith("ten_"):
+    if _FORM.fullmatch(given) and given.startswith("ten_"):
         return given
-    known = profiles.get(given).tenant_id if profiles.has(given) else ""
+    known = profiles.get(given).tenant_id if given in profiles.names() else ""
     if not known:
         raise Failure(
             f"{given!r} is neither a tenant's id nor the profile of one",
@@ -78,6 +80,14 @@ def instance_id(client: Client, given: str) -> str:
         return given
     ids = (item["instance_id"] for item in client.get("/v1/instances")["instances"])
     return _only(given, "instance", ids, "leasehold instances lists them")
+
+
+def client_id(given: str) -> str:
+    if not _FORM.fullmatch(given):
+        raise Failure(
+            f"there is no credential {given!r}", Exit.NOT_FOUND, code="CREDENTIAL_NOT_FOUND"
+        )
+    return given
 
 
 def invoice_id(client: Client, given: str, tenant: str) -> str:

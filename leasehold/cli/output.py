@@ -26,7 +26,10 @@ PAUSE_SECONDS = 1.0
 @click.option("-f", "--follow", is_flag=True, help="Stay until the workload has ended.")
 @pass_session
 def logs(session: Session, workload: str, follow: bool) -> None:
-    """Show what a workload printed; WORKLOAD is an id, the beginning of one, or a name."""
+    """Show what a workload printed.
+
+    WORKLOAD is an id, the beginning of one, or a name.
+    """
     client = session.client
     key = naming.workload_id(client, workload)
     pieces = followed(client, key) if follow else iter([_so_far(client, key)])

@@ -38,15 +38,14 @@ def why(workload: dict[str, Any]) -> str:
 def sentence(workload: dict[str, Any]) -> str:
     """State, reason and numbers in one line."""
     name = (workload["intent"] or {}).get("name", "")
-    parts = [f"{name} ({workload['workload_id']}) is {workload['state']}"]
-    if reason := why(workload):
-        parts.append(reason)
+    said = f"{name} {workload['workload_id']} is {workload['state']}"
+    if (reason := why(workload)) and reason != workload["state"]:
+        said += f" ({reason})"
     if workload["state"] == "QUEUED" and workload["detail"]:
-        parts.append(workload["detail"])
+        said += f": {workload['detail']}"
     if workload["state"] in ENDED and workload["started_at"]:
-        lasted = workload["ended_at"] - workload["started_at"]
-        parts.append(f"after {shown.duration(lasted)}")
-    return shown.plain(": ".join(parts))
+        said += f" after {shown.duration(workload['ended_at'] - workload['started_at'])}"
+    return shown.plain(said)
 
 
 def follow(session: Session, workload: dict[str, Any], timeout: int | None) -> dict[str, Any]:
@@ -75,15 +74,23 @@ def _follow(
         if live is not None:
             live.update(Text.assemble(said, (f"  {clock}", "dim")))
         if said != told:
-            session.tell(f"{clock:>9}  {said}")
+            _tell(session, live, f"{clock:>9}  {said}")
             told = said
         if timeout is not None and passed > timeout:
             raise _too_long(workload, timeout)
         time.sleep(LOOK_SECONDS)
-        workload = _look(session, workload["workload_id"])
+        workload = _look(session, live, workload["workload_id"])
 
 
-def _look(session: Session, key: str) -> dict[str, Any]:
+def _tell(session: Session, live: Status | None, line: str) -> None:
+    """A line of its own; the live line moves down."""
+    if live is not None:
+        live.console.print(Text(line), soft_wrap=True)
+    else:
+        session.tell(line)
+
+
+def _look(session: Session, live: Status | None, key: str) -> dict[str, Any]:
     """The workload now; a gateway that is away for a while does not end the waiting."""
     deadline = time.monotonic() + AWAY_SECONDS
     while True:
@@ -92,7 +99,7 @@ def _look(session: Session, key: str) -> dict[str, Any]:
         except Failure as failure:
             if failure.exit_code != Exit.UNAVAILABLE or time.monotonic() > deadline:
                 raise
-            session.tell(f"{'':>9}  {failure.message}; still waiting")
+            _tell(session, live, f"{'':>9}  {failure.message}; still waiting")
 
 
 def _too_long(workload: dict[str, Any], timeout: int) -> Failure:

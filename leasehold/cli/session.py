@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console, RenderableType
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
 
 from leasehold.cli.client import Client, new_key
 from leasehold.cli.failures import Exit, Failure
@@ -31,6 +34,11 @@ class Session:
         self.gateway = os.environ.get("LEASEHOLD_GATEWAY", "")
         self.key = ""
         self.profiles = Profiles(home(os.environ))
+        self._clients: list[Client] = []
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
 
     # Who and where.
 
@@ -38,16 +46,18 @@ class Session:
     def client(self) -> Client:
         """A client that speaks for the chosen profile."""
         name, profile = self.identity()
-        client = Client(self.gateway or profile.gateway_url)
+        client = self.new_client(self.gateway or profile.gateway_url)
         client.authorise = self.tokens(client, name, profile).get
         return client
 
     def tokens(self, client: Client, name: str, profile: Profile) -> Tokens:
         return Tokens(client, self.profiles, name, profile)
 
-    def stranger(self) -> Client:
+    def new_client(self, gateway_url: str) -> Client:
         """A client that speaks for nobody yet."""
-        return Client(self.gateway_url())
+        client = Client(gateway_url)
+        self._clients.append(client)
+        return client
 
     def identity(self) -> tuple[str, Profile]:
         """The profile and its name. The environment counts unless a profile was asked for."""
@@ -100,7 +110,10 @@ def draw(file: TextIO, *drawn: RenderableType) -> None:
     pen = console(file)
     if pen.is_terminal:
         for item in drawn:
-            pen.print(item, soft_wrap=isinstance(item, str), markup=False)
+            if isinstance(item, Table):
+                # Rather wider than the terminal than with half an id.
+                pen.width = max(pen.width, Measurement.get(pen, pen.options, item).minimum)
+            pen.print(item, soft_wrap=isinstance(item, str | Text), markup=False)
         return
     with pen.capture() as captured:
         for item in drawn:
@@ -129,7 +142,10 @@ def read_state(name: str, missing: Callable[[Path], Failure] | None = None) -> d
         raise missing(path) from None
     except PermissionError:
         raise Failure(
-            f"{path} may not be read by this account", Exit.USAGE, code="STATE", hint="use its owner"
+            f"{path} may not be read by this account",
+            Exit.USAGE,
+            code="STATE",
+            hint="use its owner",
         ) from None
     except ValueError:
         raise Failure(

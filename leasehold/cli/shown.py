@@ -57,6 +57,12 @@ def moment(micros: int) -> str:
     return f"{_EPOCH + timedelta(microseconds=micros):%Y-%m-%d %H:%M:%S}Z"
 
 
+def moment_of_today(micros: int, now: int) -> str:
+    """A time in UTC, without the date if that is today's."""
+    full = moment(micros)
+    return full[11:] if micros and full[:10] == moment(now)[:10] else full
+
+
 def seconds(micros: int) -> str:
     """Exact seconds: ``12345678`` as ``12.345678``."""
     whole, fraction = divmod(abs(micros), SECOND_US)
@@ -90,13 +96,24 @@ def styled(state: Any) -> Text:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """A column whose title begins with ``>`` is of numbers and aligned to the right."""
+    """Only the last column is ever folded: whoever copies an id must get all of it.
+
+    A column whose title begins with ``>`` is of numbers and aligned to the right.
+    """
     drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for title in columns:
-        justify = "right" if title.startswith(">") else "left"
-        drawn.add_column(title.removeprefix(">"), justify=justify, overflow="fold")  # type: ignore[arg-type]
-    for row in rows:
-        drawn.add_row(*(cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row))
+    cells = [
+        [cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row] for row in rows
+    ]
+    for index, title in enumerate(columns):
+        width = max([len(title), *(row[index].cell_len for row in cells)])
+        drawn.add_column(
+            title.removeprefix(">"),
+            justify="right" if title.startswith(">") else "left",
+            min_width=width if index < len(columns) - 1 else None,
+            overflow="fold",
+        )
+    for row in cells:
+        drawn.add_row(*row)
     return drawn
 
 

@@ -160,7 +160,7 @@ def revoke(session: Session, client_id: str, tenant: str) -> None:
     """Refuse a credential from now on."""
     session.client.change(
         "DELETE",
-        f"/v1/credentials/{client_id}",
+        f"/v1/credentials/{naming.client_id(client_id)}",
         key=session.key,
         tenant=tenant_of(session, tenant),
     )

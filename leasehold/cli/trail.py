@@ -18,8 +18,13 @@ _STYLES = {
     "gateway": "white", "admission": "yellow", "placement": "cyan", "aggregator": "blue",
     "enforcement": "magenta", "billing": "green",
 }  # fmt: skip
-# Too long for a line; -o json has them.
-_LONG = {"manifest", "intent", "postings", "lines", "meta"}
+# Too long for a line, or the same in all lines; -o json has everything.
+_LEFT_OUT = {
+    "manifest", "intent", "postings", "lines", "meta", "currency",
+    "lease_id", "workload_id", "project", "env", "boot_id", "fencing_token", "release_sha256",
+    "type_version", "price_version", "per_gpu_us", "seq", "confirmed",
+}  # fmt: skip
+_NOTHING: tuple[Any, ...] = ("", 0, False, None, [], {})
 
 
 @click.command(cls=Command)
@@ -27,10 +32,11 @@ _LONG = {"manifest", "intent", "postings", "lines", "meta"}
 @click.option("--tree", "as_tree", is_flag=True, help="Draw what caused what as a tree.")
 @pass_session
 def trail(session: Session, lease: str, as_tree: bool) -> None:
-    """Tell every event of a lease across all services, no effect before its cause.
+    """Tell every event of a lease, across all services.
 
-    LEASE is the id of a lease or the id or name of its workload. Times count from the first
-    event; the last column names the event that caused it.
+    No effect stands before its cause. LEASE is the id of a lease, or the id or name of its
+    workload. Times count from the first
+    event; what no event caused is told with who asked for it.
     """
     client = session.client
     answer = client.get(f"/v1/leases/{naming.lease_id(client, lease)}/trail")
@@ -49,13 +55,12 @@ def timeline(events: list[dict[str, Any]]) -> Any:
             str(numbers[event["event_id"]]),
             offset(event["at"] - first),
             _event(event),
-            event["aggregate_id"],
-            facts(event, first),
             _cause(event, numbers),
+            facts(event, first) or " ",
         ]
         for event in events
     ]
-    return shown.table([">#", ">AFTER", "EVENT", "OF", "FACTS", "BECAUSE OF"], rows)
+    return shown.table([">#", ">AFTER", "EVENT", "BECAUSE OF", "FACTS"], rows)
 
 
 def _tree(events: list[dict[str, Any]]) -> Tree:
@@ -65,11 +70,9 @@ def _tree(events: list[dict[str, Any]]) -> Tree:
     branches: dict[str, Tree] = {}
     for event in events:
         parent = branches.get(event["causation_id"])
-        label = Text.assemble(
-            (f"{offset(event['at'] - first)}  ", "dim"), _event(event), f"  {event['aggregate_id']}"
-        )
+        label = Text.assemble((f"{offset(event['at'] - first)}  ", "dim"), _event(event))
         if parent is None:
-            label.append(f"  by {shown.plain(event['actor'])}", style="dim")
+            label.append(f"  by {_actor(event)}", style="dim")
         if said := facts(event, first):
             label.append(f"  {said}", style="dim")
         branches[event["event_id"]] = (parent or root).add(label)
@@ -90,7 +93,7 @@ def facts(event: dict[str, Any], first: int) -> str:
     said = [
         f"{_name(name)}={_fact(name, value, currency, first)}"
         for name, value in data.items()
-        if name not in _LONG and name != "currency" and value not in ("", 0, False, None, [], {})
+        if name not in _LEFT_OUT and (name == "exit_code" or value not in _NOTHING)
     ]
     return ", ".join(said)
 
@@ -117,4 +120,10 @@ def _event(event: dict[str, Any]) -> Text:
 
 def _cause(event: dict[str, Any], numbers: dict[str, int]) -> str:
     number = numbers.get(event["causation_id"])
-    return f"#{number}" if number else str(event["actor"])
+    return f"#{number}" if number else _actor(event)
+
+
+def _actor(event: dict[str, Any]) -> str:
+    """Who asked, in a word: a tenant's and a node's ids are the same all along."""
+    kind, _, name = str(event["actor"]).partition(":")
+    return shown.plain(name if kind == "svc" else kind)

@@ -113,7 +113,7 @@ def _row(workload: dict[str, Any], now: int) -> list[Any]:
         shown.styled(workload["state"]),
         progress.why(workload),
         shown.gpus(job["gpu_count"], job["gpu_model"]) if job else None,
-        shown.moment(workload["started_at"]),
+        shown.moment_of_today(workload["started_at"], now),
         shown.duration(lasted),
     ]
 
@@ -144,8 +144,11 @@ def leases(session: Session) -> None:
 @click.argument("workload")
 @pass_session
 def stop(session: Session, workload: str) -> None:
-    """Ask for the end of a workload, by id, beginning of an id, or name."""
+    """Ask for the end of a workload.
+
+    WORKLOAD is an id, the beginning of one, or a name.
+    """
     client = session.client
-    key = naming.workload_id(client, workload)
+    key = naming.workload_id(client, workload, to_change=True)
     answer = client.change("POST", f"/v1/workloads/{key}/stop", key=session.key)
     session.show(answer, progress.sentence(answer))

@@ -57,6 +57,9 @@ class Crew:
     def is_ready(self, name: str) -> bool:
         return self._supervisors[name].is_ready()
 
+    def program(self, name: str) -> Program:
+        return self._supervisors[name].program
+
     def restarts(self, name: str) -> int:
         return self._supervisors[name].restarts
 

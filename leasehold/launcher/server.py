@@ -163,11 +163,9 @@ class Server(ABC):
 
 
 def _serves(pid: int, home: Path) -> bool:
-    """Is this process alive and a server on that folder?"""
     try:
         process = psutil.Process(pid)
-        alive = process.status() != psutil.STATUS_ZOMBIE
-        return alive and any(str(home) in word for word in process.cmdline())
+        return _runs(process) and any(str(home) in word for word in process.cmdline())
     except psutil.Error:
         return False
 

@@ -86,7 +86,7 @@ def _welcome(console: Console, platform: Platform, seconds: float) -> None:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for name, place in (
         ("REST API", found["gateway_url"]),
-        ("OpenAPI", f"{found['gateway_url']}/docs"),
+        ("OpenAPI", f"{found['gateway_url']}/openapi.json"),
         *((f"{name} (gRPC)", place) for name, place in found["peers"].items()),
         ("simulated provider", found["provider_url"]),
         ("PostgreSQL", without_password(found["postgres_url"])),

@@ -1,7 +1,7 @@
 """Random histories: whatever is asked, reported or answered, in any order, the laws hold."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
-    consumes,
     initialize,
     invariant,
     multiple,
     rule,
 )
 
+from admission import policy
 from admission.application import Admission
 from admission.domain import Workload
 from admission.holds import Answer, Candidate, Keeper, silence
@@ -28,77 +28,82 @@ from tests.admission.stage import Stage, granted
 TENANTS = ("ten_1", "ten_2", "ten_3")
 tenants = st.sampled_from(TENANTS)
 counts = st.integers(1, 3)
-causes = st.sampled_from(["EXITED", "STOPPED", "LIMIT", "NODE_LOST"])
 
 
 class Histories(RuleBasedStateMachine):
     leases = Bundle("leases")
 
-    @initialize(quota=st.integers(1, 6))
-    def begin(self, quota: int) -> None:
+    @initialize(quota=st.integers(4, 8), lines=st.lists(st.tuples(tenants, counts), max_size=9))
+    def begin(self, quota: int, lines: list[tuple[str, int]]) -> None:
         self.stage = Stage(*TENANTS, quota=quota)
         self.admission = self.stage.admission
+        for tenant, count in lines:
+            self.stage.submit(tenant, count)
 
-    @rule(tenant=tenants, count=counts, seconds=st.integers(0, 3))
-    def submit(self, tenant: str, count: int, seconds: int) -> None:
+    @rule(tenant=tenants, count=counts, seconds=st.integers(0, 2), copies=st.integers(1, 4))
+    def submit(self, tenant: str, count: int, seconds: int, copies: int) -> None:
         codes = {"SECONDS_MAX", "NEVER_FITS", "NOT_ENTITLED", "TENANT_SUSPENDED"}
-        with refusals_for(codes):
-            self.stage.submit(tenant, count, seconds_max=seconds)
+        for _ in range(copies):
+            with refusals_for(codes):
+                self.stage.submit(tenant, count, seconds_max=seconds)
 
-    @rule(target=leases, answers=st.lists(st.integers(0, 9), min_size=4, max_size=4))
-    def round(self, answers: list[int]) -> Any:
-        candidates = self.stage.choose(3)
-        keys = [c.lease_id for c in candidates]
-        self.stage.settle(*map(answered, candidates, answers))
-        return multiple(*keys)
+    @rule(target=leases, kinds=st.lists(st.integers(0, 9), min_size=9, max_size=9))
+    def round(self, kinds: list[int]) -> Any:
+        candidates = self.stage.choose(9)
+        self.stage.settle(*map(answered, candidates, kinds))
+        return multiple(*[c.lease_id for c in candidates])
 
-    @rule(target=leases, tenant=tenants, quota=st.integers(0, 4))
+    @rule(target=leases, tenant=tenants, quota=st.integers(0, 8))
     def round_with_another_quota_between(self, tenant: str, quota: int) -> Any:
         candidates = self.stage.choose(9)
         self.stage.set_quota(tenant, H100=quota)
         self.stage.settle(*map(granted, candidates))
         return multiple(*[c.lease_id for c in candidates])
 
-    @rule(lease_id=leases)
-    def round_with_a_hold_lost_between(self, lease_id: str) -> None:
+    @rule(target=leases, which=st.integers(0, 2))
+    def round_with_a_hold_lost_between(self, which: int) -> Any:
         candidates = self.stage.choose(9)
-        self.stage.run(lambda at: self.admission.lose_hold(lease_id, "EXPIRED", at=at))
+        keys = [candidate.lease_id for candidate in candidates]
+        if which < len(keys):
+            self.stage.run(lambda at: self.admission.lose_hold(keys[which], "EXPIRED", at=at))
         self.stage.settle(*map(granted, candidates))
+        return multiple(*keys)
 
-    @rule(lease_id=leases)
-    def start(self, lease_id: str) -> None:
-        self.stage.run(lambda at: self.admission.start(lease_id, at, at=at))
+    @rule(tenant=tenants, kind=st.integers(0, 9))
+    def round_with_a_tenant_suspended(self, tenant: str, kind: int) -> None:
+        self.stage.run(lambda at: self.admission.suspend(tenant, "unpaid", at=at))
+        self.stage.settle(*[answered(c, kind) for c in self.stage.choose(9)])
+        self.stage.run(lambda at: self.admission.resume(tenant, at=at))
 
-    @rule(lease_id=consumes(leases), cause=causes, exit_code=st.integers(0, 1))
-    def end(self, lease_id: str, cause: str, exit_code: int) -> None:
-        self.stage.run(lambda at: self.admission.end(lease_id, cause, exit_code, at, at=at))
+    @rule(key=leases, kind=st.sampled_from(["lose hold", "lose lease", "start", "end", "end"]))
+    def report(self, key: str, kind: str) -> None:
+        lease = self.admission
+        reports: dict[str, Callable[[int], object]] = {
+            "lose hold": lambda at: lease.lose_hold(key, "EXPIRED", at=at),
+            "lose lease": lambda at: lease.lose_lease(key, "CAPACITY", at=at),
+            "start": lambda at: lease.start(key, at, at=at),
+            "end": lambda at: lease.end(key, "EXITED", 0, at, at=at),
+        }
+        if kind == "lose hold":
+            self.stage.run(reports[kind])
+        else:
+            with self.only_if_it_is_the_current(key):
+                self.stage.run(reports[kind])
 
-    @rule(lease_id=leases)
-    def lose_hold(self, lease_id: str) -> None:
-        self.stage.run(lambda at: self.admission.lose_hold(lease_id, "EXPIRED", at=at))
+    @contextmanager
+    def only_if_it_is_the_current(self, lease_id: str) -> Iterator[None]:
+        before = len(self.stage.log.events)
+        current = self.stage.workload(policy.workload_id(lease_id)).lease_id
+        yield
+        assert lease_id == current or len(self.stage.log.events) == before
 
-    @rule(lease_id=leases)
-    def lose_lease(self, lease_id: str) -> None:
-        self.stage.run(lambda at: self.admission.lose_lease(lease_id, "CAPACITY", at=at))
-
-    @rule(number=st.integers(1, 30), tenant=tenants)
+    @rule(number=st.integers(1, 12), tenant=tenants)
     def stop(self, number: int, tenant: str) -> None:
         with refusals_for({"WORKLOAD_NOT_FOUND"}):
             self.stage.run(lambda at: self.admission.stop(f"wl_{number}", tenant, at=at))
 
-    @rule(tenant=tenants, quota=st.integers(0, 6))
-    def set_quota(self, tenant: str, quota: int) -> None:
-        self.stage.set_quota(tenant, H100=quota)
-
-    @rule(tenant=tenants, suspended=st.booleans())
-    def suspend(self, tenant: str, suspended: bool) -> None:
-        if suspended:
-            self.stage.run(lambda at: self.admission.suspend(tenant, "unpaid", at=at))
-        else:
-            self.stage.run(lambda at: self.admission.resume(tenant, at=at))
-
     @invariant()
-    def usage_equals_a_recount_and_no_admission_passed_the_quota(self) -> None:
+    def no_admission_passes_the_quota_or_the_line_and_usage_equals_a_recount(self) -> None:
         if not hasattr(self, "stage"):
             return
         recount = Recount()
@@ -142,7 +147,7 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+TestHistories.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
 @contextmanager
@@ -155,22 +160,41 @@ def refusals_for(codes: set[str]) -> Iterator[None]:
 
 
 class Recount:
-    """Quota in use, counted again from the events, checking each admission against its quota."""
+    """Quota in use, counted again from the events, and every admission checked on the way."""
 
     def __init__(self) -> None:
         self.quota: dict[str, dict[str, int]] = {}
         self.held: dict[str, tuple[str, str, int]] = {}
+        self.places: dict[str, tuple[str, int]] = {}
+        self.waiting: set[str] = set()
+        self.attempts: Counter[str] = Counter()
 
     def take(self, topic: str, data: dict[str, Any]) -> None:
         tenant, key = data["meta"]["tenant_id"], data["meta"]["aggregate_id"]
         if "gpu_quota" in data:
             self.quota[tenant] = data["gpu_quota"]
-        if topic.endswith((".requeued", ".ended")):
-            self.held.pop(key, None)
-        if topic.endswith(".admitted"):
-            job = data["intent"]["training_job"]
-            self.held[key] = (tenant, job["gpu_model"], job["gpu_count"])
-            assert self.usage()[tenant]["H100"] <= self.quota[tenant]["H100"]
+        match topic.rpartition(".")[2]:
+            case "submitted":
+                self.places[key] = (tenant, len(self.places))
+                self.waiting.add(key)
+            case "requeued":
+                self.attempts[key] += 1
+                self.held.pop(key, None)
+                self.waiting.add(key)
+            case "ended":
+                self.held.pop(key, None)
+                self.waiting.discard(key)
+            case "admitted":
+                self.admit(tenant, key, data)
+
+    def admit(self, tenant: str, key: str, data: dict[str, Any]) -> None:
+        line = {place: k for k in self.waiting for t, place in [self.places[k]] if t == tenant}
+        assert line[min(line)] == key, "somebody was passed"
+        assert data["lease_id"] == policy.lease_id(key, self.attempts[key] + 1)
+        self.waiting.remove(key)
+        job = data["intent"]["training_job"]
+        self.held[key] = (tenant, job["gpu_model"], job["gpu_count"])
+        assert self.usage()[tenant]["H100"] <= self.quota[tenant]["H100"]
 
     def usage(self) -> dict[str, dict[str, int]]:
         gpus: dict[str, dict[str, int]] = {}

@@ -99,7 +99,8 @@ def test_an_orphan_is_recorded_once_and_cleared_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attempts", "retry_after", "seconds"), [(0, 0, 0), (3, 0, 4), (99, 0, 8), (0, 7, 7), (0, 10**9, 300)]
+    ("attempts", "retry_after", "seconds"),
+    [(0, 0, 0), (3, 0, 4), (99, 0, 8), (0, 7, 7), (0, 10**9, 300)],
 )
 def test_backoff_is_bounded(attempts: int, retry_after: int, seconds: int) -> None:
     assert policy.backoff_seconds(attempts, retry_after) == seconds

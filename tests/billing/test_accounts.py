@@ -75,7 +75,7 @@ def test_a_hold_is_refused_with_the_first_reason(
 ) -> None:
     world = World(funds=WINDOW)
     world.place(hold("lse_gone"))
-    world.tell(lambda at: world.billing.release_holds(["lse_gone"], "RELEASED", at=at))
+    world.released("lse_gone")
     (answer,) = world.place(request_)
     assert answer.refusal is refusal
 
@@ -120,13 +120,22 @@ def test_a_hold_that_nobody_binds_expires() -> None:
     assert world.place(hold())[0].refusal is MoneyRefusal.LAPSED
 
 
+def test_a_released_hold_is_remembered_for_a_week_not_forever() -> None:
+    world = World()
+    for lease_id, days in (("lse_1", 0), ("lse_2", 6), ("lse_3", 2)):
+        world.wait(days * 24 * HOUR_US)
+        world.place(hold(lease_id))
+        world.released(lease_id)
+    assert list(world.billing.holds.gone) == ["lse_2", "lse_3"]
+
+
 def test_a_bound_hold_neither_expires_nor_is_released_by_request() -> None:
     world = World()
     world.place(hold())
     world.bound(hold())
     world.wait(2 * policy.HOLD_LIFE_US)
     world.tick()
-    world.tell(lambda at: world.billing.release_holds([LEASE, LEASE, "lse_404"], "X", at=at))
+    world.released(LEASE, LEASE, "lse_404")
     assert world.balance()["held"] == WINDOW
 
 
@@ -204,7 +213,7 @@ def test_money_that_comes_back_settles_what_is_owed_first() -> None:
     world.wait(HOUR_US)
     world.report(*slices(HOUR_US, lease_id="lse_1"))
     owed = world.balance()["owed"]
-    world.tell(lambda at: world.billing.release_holds(["lse_2"], "RELEASED", at=at))
+    world.released("lse_2")
     assert world.balance()["owed"] == owed - WINDOW
     assert world.balance()["available"] == 0
 

@@ -9,7 +9,7 @@ from billing.money import HOUR_US, NANOS
 from billing.policy import Feed, Verdict
 from chassis import canonical
 from leasehold.billing.v1 import ledger_events_pb2
-from tests.billing.world import H100, LEASE, SECOND, World, slice_, slices
+from tests.billing.world import H100, LEASE, SECOND, World, hold, slice_, slices
 
 
 def test_every_event_parses_as_its_message() -> None:
@@ -40,11 +40,14 @@ def test_a_snapshot_changes_nothing_and_keeps_the_order_of_what_is_due() -> None
     world.top_up(10 * NANOS)
     for lease_id in ("lse_z", "lse_a"):
         world.running(lease_id)
+    world.place(hold("lse_y"))
+    world.place(hold("lse_b"))
     restored = Billing(world.log)
     restored.load_state(world.billing.state())
     assert restored.state() == world.billing.state()
     assert restored.silence.since(world.now, 10) == world.billing.silence.since(world.now, 10)
     assert restored.silence.since(world.now, 1) == ["mtr_lse_z"]
+    assert restored.holds.expired(2 * world.now, 9) == ["lse_y", "lse_b"]
 
 
 def test_history_survives_tighter_rules(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """A billing service in memory, and the facts of the other services told to it in plain words."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from billing.application import Billing
@@ -47,6 +48,9 @@ class World:
     def place(self, *requests: HoldRequest) -> list[HoldAnswer]:
         return self.tell(lambda at: self.billing.place_holds(requests, at=at))
 
+    def released(self, *lease_ids: str, cause: str = "RELEASED") -> None:
+        self.tell(lambda at: self.billing.release_holds(lease_ids, cause, at=at))
+
     def bound(self, request: HoldRequest) -> None:
         self.tell(lambda at: self.billing.attach_hold(request, at=at))
 
@@ -88,7 +92,7 @@ class World:
         return self.billing.balance(ACME)
 
     def account(self, name: str) -> int:
-        return self.billing.ledger.balances["USD"].get(name, 0)
+        return self.billing.ledger.balances.get("USD", {}).get(name, 0)
 
     def topics(self) -> list[str]:
         return [event.topic.removeprefix("billing.") for event in self.log.events]
@@ -130,6 +134,5 @@ def slice_(
 
 def slices(*ends_us: int, lease_id: str = LEASE) -> Sequence[Slice]:
     """Slices from 0 that end at the given times, as a node would number them."""
-    starts = (0, *ends_us[:-1])
-    pairs = zip(starts, ends_us, strict=True)
-    return [slice_(n, *pair, lease_id=lease_id) for n, pair in enumerate(pairs, 1)]
+    pairs = enumerate(pairwise((0, *ends_us)), 1)
+    return [slice_(seq, *pair, lease_id=lease_id) for seq, pair in pairs]

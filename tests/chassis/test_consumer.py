@@ -12,8 +12,9 @@ from nats.js.errors import NotFoundError
 from chassis import canonical
 from leasehold.launcher.embedded import Nats
 from tests import servers
-from tests.delivery.pair import STREAM, Pair, metric, pair_on, stream, until
+from tests.delivery.pair import Pair, metric, pair_on, stream, until
 from tests.delivery.rig import relaying, stock
+from tests.delivery.streams import STREAM
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def pair(database_url: str, nats_url: str, tmp_path: Path) -> Iterator[Pair]:
 def test_events_arrive_over_the_bus_and_are_applied_once(pair: Pair) -> None:
     async def scenario() -> None:
         async with pair.owner(), relaying(pair.depot, pair.bus_url) as relay, pair.following():
-            await pair.caught_up()
+            await pair.subscribed()
             before = metric("consumer_backfilled_total")
             for _ in range(10):
                 await asyncio.to_thread(stock, pair.depot, "shf_1", *[1] * 100)
@@ -115,7 +116,7 @@ def test_a_durable_that_delivers_nothing_is_made_anew(pair: Pair) -> None:
 
     async def scenario() -> None:
         async with pair.owner(), relaying(pair.depot, pair.bus_url) as relay, pair.following():
-            await pair.caught_up()
+            await pair.subscribed()
             client = await nats.connect(pair.bus_url)
             jetstream = client.jetstream()
             await jetstream.pause_consumer(STREAM, "ledger", "2100-01-01T00:00:00Z")

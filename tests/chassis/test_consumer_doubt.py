@@ -24,34 +24,33 @@ def pair(database_url: str, nats_url: str, tmp_path: Path) -> Iterator[Pair]:
         yield running
 
 
-# Each row: a header or the data of the next event, changed by somebody on the way.
-@pytest.mark.parametrize(
-    ("data", "changed"),
-    [
-        (b"\x00 not JSON", {}),
-        (b"{}", {}),
-        (None, {"ce_position": None}),
-        (None, {"ce_prev": None}),
-        (None, {"ce_hash": None}),
-        (None, {"ce_incarnation": "another database"}),
-        (None, {"ce_hash": "00" * 32}),
-        (None, {"ce_position": "1000000000", "ce_prev": "2"}),
-        (None, {"ce_position": "1000000001", "ce_prev": "1000000000"}),
-        (None, {"ce_position": "2", "ce_prev": "1"}),
-        (None, {"ce_position": "-3"}),
-    ],
-)
-def test_a_damaged_message_is_replaced_by_what_the_owner_says(
-    pair: Pair, data: bytes | None, changed: dict[str, Any]
-) -> None:
+# What somebody on the way may do to an event: other data, or other headers.
+DAMAGES: list[tuple[bytes | None, dict[str, Any]]] = [
+    (b"\x00 not JSON", {}),
+    (b"{}", {}),
+    (b"[" * 100_000, {}),
+    (None, {"ce_position": None}),
+    (None, {"ce_prev": None}),
+    (None, {"ce_hash": None}),
+    (None, {"ce_incarnation": "another database"}),
+    (None, {"ce_hash": "00" * 32}),
+    (None, {"ce_position": "1000000000"}),
+    (None, {"ce_position": "1000000001", "ce_prev": "1000000000"}),
+    (None, {"ce_position": "2", "ce_prev": "1"}),
+    (None, {"ce_position": "-3"}),
+]
+
+
+def test_a_damaged_message_is_replaced_by_what_the_owner_says(pair: Pair) -> None:
     async def scenario() -> None:
         async with pair.owner(), stream(pair) as publish, pair.following() as consumer:
-            await pair.caught_up()
-            await asyncio.to_thread(stock, pair.depot, "shf_1", 7)
-            await publish(pair.depot.store.read(2, 1)[0], data, **changed)
-            await pair.caught_up()
+            await pair.subscribed()
+            for number, (data, changed) in enumerate(DAMAGES, 1):
+                await asyncio.to_thread(stock, pair.depot, "shf_1", 1)
+                await publish(pair.depot.store.read(number + 1, 1)[0], data, **changed)
+                await pair.caught_up()
+                assert pair.goods("shf_1") == number, (data, changed)
             assert consumer.halted == ""
-        assert pair.goods("shf_1") == 7
 
     asyncio.run(scenario())
 

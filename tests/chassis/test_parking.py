@@ -101,21 +101,3 @@ def test_a_restarted_consumer_still_knows_who_waits(pair: Pair) -> None:
         assert pair.goods("shf_1") == UNLUCKY + 1
 
     asyncio.run(scenario())
-
-
-def test_an_outage_of_the_database_parks_nothing(pair: Pair) -> None:
-    """A reaction that cannot load its aggregate says nothing about the event."""
-    # Forgotten aggregates are loaded from the store again, which fails while it refuses.
-    stock(pair.depot, "shf_1", 1)
-
-    async def scenario() -> None:
-        async with pair.owner(), pair.following():
-            await pair.caught_up()
-            account = pair.ledger.app
-            account._evicted = True
-            account._cache.clear()
-            pair.ledger.store.pool.close()
-            await asyncio.to_thread(stock, pair.depot, "shf_1", 2)
-
-    asyncio.run(scenario())
-    assert metric("parked_events") == 0

@@ -6,6 +6,9 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import nats
+from nats.js.errors import NotFoundError
+
 from chassis.bus import Bus, events_stream
 from chassis.channels import Channels
 from chassis.consumer import Consumer
@@ -18,8 +21,7 @@ from tests.chassis.mesh import Mesh
 from tests.chassis.shelf import Depot
 from tests.delivery.ledger import Account, Ledger, account_of, reactions
 from tests.delivery.rig import Core, core, log_served, mount
-
-STREAM = "EVT_DEPOT"
+from tests.delivery.streams import STREAM
 
 Publish = Callable[..., Awaitable[None]]
 
@@ -59,6 +61,21 @@ class Pair:
     async def owner(self) -> AsyncIterator[None]:
         async with log_served(self.depot, self.mesh.service("depot"), self.port):
             yield
+
+    async def subscribed(self) -> None:
+        """The consumer listens to the bus, and has asked the owner for what was before."""
+        client = await nats.connect(self.bus_url)
+
+        async def has_durable() -> bool:
+            try:
+                info = await client.jetstream().consumer_info(STREAM, "ledger")
+            except NotFoundError:
+                return False
+            return bool(info.num_waiting)
+
+        await until(has_durable)
+        await client.close()
+        await self.caught_up()
 
     async def caught_up(self, seconds: float = 15) -> None:
         """The cursor is at the owner's head, and the accounts hold what the shelves hold."""

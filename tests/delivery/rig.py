@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Generic, TypeVar
 
@@ -33,7 +33,7 @@ TABLE = {f"{LOG}/{method}": {"ledger": True} for method in ("GetHead", "Replay")
 class Core(Generic[A]):
     """Store, application and writer of one service."""
 
-    def __init__(self, kind: type[A], url: str) -> None:
+    def __init__(self, kind: type[A], url: str, lost: Callable[[], None] = lambda: None) -> None:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(ddl(kind.service, "current_user").encode())
         self.store = Store(url, kind.service)
@@ -41,7 +41,7 @@ class Core(Generic[A]):
         head = Leader(self.store, "the only one", 60_000).acquire()
         assert head is not None
         self.app.catch_up()
-        self.writer = Writer(self.app, self.store, head)
+        self.writer = Writer(self.app, self.store, head, on_lost=lost)
         self.writer.start()
 
     def close(self) -> None:

@@ -28,6 +28,7 @@ from chassis.writer import Writer
 from gateway.api import GatewayService
 from gateway.application import Gateway
 from gateway.http.app import Gate, application
+from gateway.http.rates import Rates
 from gateway.http.server import bound, serve_http
 from gateway.http.sessions import Sessions, Staff
 from gateway.signing_keys import SigningKeys
@@ -36,7 +37,7 @@ from leasehold.authorisation import TABLE
 from leasehold.chassis.v1.log_service_pb2_grpc import add_LogServiceServicer_to_server
 from leasehold.gateway.v1.gateway_service_pb2_grpc import add_GatewayServiceServicer_to_server
 from tests import servers
-from tests.gateway.standins import SERVICES, StandIns
+from tests.gateway.crowd import SERVICES, StandIns
 
 STAFF = {"boss": "operator", "books": "finance"}
 SECRET = "only for tests"
@@ -47,7 +48,8 @@ T = TypeVar("T")
 class Rig:
     def __init__(self, folder: Path, database_url: str) -> None:
         self._folder = folder
-        self._numbers = itertools.count(1)
+        self._numbers = itertools.count()
+        self._clients: list[httpx.Client] = []
         self.store = self._store(database_url)
         self.gateway = Gateway(self.store)
         head = Leader(self.store, "test", 60_000).acquire()
@@ -55,6 +57,8 @@ class Rig:
         self.writer = Writer(self.gateway, self.store, head)
         self.keys = SigningKeys(folder / "token_keys")
         self.url = ""
+        # The clock of the rate limits stands still unless a test moves it.
+        self.ticks = 0
 
     @contextmanager
     def running(self) -> Iterator[Rig]:
@@ -67,6 +71,8 @@ class Rig:
             self.on_loop(self._start(stack))
             yield self
         finally:
+            for client in self._clients:
+                client.close()
             self.on_loop(stack.aclose())
             self.loop.call_soon_threadsafe(self.loop.stop)
             thread.join()
@@ -116,7 +122,8 @@ class Rig:
         self.keys.rotate(edge.now())
         self.tokens = Tokens(self.keys, "leasehold")
         sessions = Sessions(self.gateway, self.tokens, staff)
-        self.gate = Gate(self.gateway, edge, sessions, self.keys)
+        rates = Rates(lambda: self.ticks)
+        self.gate = Gate(self.gateway, edge, sessions, self.keys, rates)
         listener = bound("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         serving = asyncio.create_task(serve_http(application(self.gate), listener))
@@ -140,26 +147,27 @@ class Rig:
 
     # Clients.
 
-    def client(self, token: str = "", address: str = "") -> httpx.Client:
+    def client(self, token: str = "") -> httpx.Client:
         """Each from an address of its own, so that one test does not slow down another."""
-        own = address or f"127.0.{next(self._numbers) // 200 + 1}.{next(self._numbers) % 200 + 1}"
-        return httpx.Client(
+        third, fourth = divmod(next(self._numbers), 200)
+        own = f"127.0.{third + 1}.{fourth + 1}"
+        client = httpx.Client(
             base_url=self.url,
-            transport=httpx.HTTPTransport(local_address=own),
+            transport=httpx.HTTPTransport(local_address=own, verify=False),
             headers={"Authorization": f"Bearer {token}"} if token else {},
             timeout=10,
         )
+        self._clients.append(client)
+        return client
 
     def sign_up(self, name: str = "acme") -> dict[str, Any]:
-        with self.client() as client:
-            answer = client.post("/v1/tenants", json={"name": name})
+        answer = self.client().post("/v1/tenants", json={"name": name})
         assert answer.status_code == 201, answer.text
         return answer.json()  # type: ignore[no-any-return]
 
     def token(self, client_id: str, secret: str = SECRET) -> str:
         form = {"grant_type": "client_credentials"}
-        with self.client() as client:
-            answer = client.post("/oauth/token", data=form, auth=(client_id, secret))
+        answer = self.client().post("/oauth/token", data=form, auth=(client_id, secret))
         assert answer.status_code == 200, answer.text
         return str(answer.json()["access_token"])
 
@@ -170,8 +178,7 @@ class Rig:
         tenant_id = signed["tenant"]["tenant_id"]
         if role == "admin":
             return tenant_id, admin
-        with admin:
-            issued = admin.post("/v1/credentials", json={"role": role}).json()
+        issued = admin.post("/v1/credentials", json={"role": role}).json()
         token = self.token(issued["client_id"], issued["client_secret"])
         return tenant_id, self.client(token)
 

@@ -16,18 +16,18 @@ from leasehold.launcher.state import StateFolder
 
 
 @pytest.mark.story
-def test_a_node_joins_once_and_stays_the_same_node(tmp_path: Path) -> None:
-    folder = tmp_path / "state" / "nodes" / "node-1"
-    with_one_node(tmp_path)
+def test_a_node_joins_once_and_stays_the_same_node(home: Path) -> None:
+    folder = home / "nodes" / "node-1"
+    with_one_node(home)
     joined = Identity(folder / "identity")
     token = (folder / "join_token").read_text()
     assert (folder / "join_token").stat().st_mode & 0o077 == 0
     # A certificate that is still good is kept, and no token is asked for.
-    with_one_node(tmp_path)
+    with_one_node(home)
     assert (folder / "join_token").read_text() == token
     # One that ran out while the platform was down is replaced, under the same name.
-    expire(tmp_path / "state" / "identity" / "node_ca", folder / "identity")
-    with_one_node(tmp_path)
+    expire(home / "identity" / "node_ca", folder / "identity")
+    with_one_node(home)
     assert (folder / "join_token").read_text() != token
     assert Identity(folder / "identity").uri == joined.uri
 
@@ -57,9 +57,9 @@ def test_a_compiler_that_fails_is_as_good_as_none(
     assert nodes.nvml(StateFolder(tmp_path)) == nodes.PYTHON_READER
 
 
-def with_one_node(tmp_path: Path) -> None:
+def with_one_node(home: Path) -> None:
     """Up until everything is ready, and down again."""
-    settings = PlatformSettings(state=tmp_path / "state", port_base=free_base(), nodes=1)
+    settings = PlatformSettings(state=home, port_base=free_base(), nodes=1)
     platform = Platform(settings)
     platform.start()
     platform.stop()

@@ -31,9 +31,8 @@ UP = "import sys; from leasehold.launcher.up import run; sys.exit(run())"
 
 
 @pytest.fixture(scope="module")
-def platform(tmp_path_factory: pytest.TempPathFactory, stubs: None) -> Iterator[Platform]:
-    home = tmp_path_factory.mktemp("platform") / "state"
-    platform = Platform(settings(home), {"billing": {"TICK_SECONDS": "1"}})
+def platform(shared_home: Path, stubs: None) -> Iterator[Platform]:
+    platform = Platform(settings(shared_home), {"billing": {"TICK_SECONDS": "1"}})
     platform.start()
     yield platform
     platform.stop()
@@ -67,8 +66,7 @@ def test_any_process_may_be_killed(platform: Platform, victim: str) -> None:
     )
 
 
-def test_a_second_start_continues_with_the_same_data(tmp_path: Path, stubs: None) -> None:
-    home = tmp_path / "state"
+def test_a_second_start_continues_with_the_same_data(home: Path, stubs: None) -> None:
     for known in ([], [("kept",)]):
         platform = Platform(settings(home))
         began = time.monotonic()
@@ -81,28 +79,28 @@ def test_a_second_start_continues_with_the_same_data(tmp_path: Path, stubs: None
         platform.stop()
 
 
-def test_after_a_stop_nothing_runs_and_nothing_listens(tmp_path: Path, stubs: None) -> None:
-    platform = Platform(settings(tmp_path / "state"))
+def test_after_a_stop_nothing_runs_and_nothing_listens(home: Path, stubs: None) -> None:
+    platform = Platform(settings(home))
     platform.start()
     pids = platform.crew.pids().values()
     platform.stop()
     assert not [pid for pid in pids if psutil.pid_exists(pid)]
-    again = Platform(settings(tmp_path / "state", platform.ports.base))
+    again = Platform(settings(home, platform.ports.base))
     again.start()
     again.stop()
 
 
-def test_a_failing_service_stops_the_start_and_leaves_nothing(tmp_path: Path, stubs: None) -> None:
-    platform = Platform(settings(tmp_path / "state"), {"billing": {"STUB_EXIT": "2"}})
+def test_a_failing_service_stops_the_start_and_leaves_nothing(home: Path, stubs: None) -> None:
+    platform = Platform(settings(home), {"billing": {"STUB_EXIT": "2"}})
     with pytest.raises(CannotStart, match="billing does not start: LEASEHOLD_COLOUR is not set"):
         platform.start()
     assert platform.crew.pids() == {}
-    Platform(settings(tmp_path / "state", platform.ports.base)).state.open()
+    Platform(settings(home, platform.ports.base)).state.open()
 
 
-def test_existing_servers_are_used_instead_of_own(platform: Platform, tmp_path: Path) -> None:
+def test_existing_servers_are_used_instead_of_own(platform: Platform, home: Path) -> None:
     theirs = Secret(platform.addresses()["postgres_url"])
-    own = settings(tmp_path / "guest")
+    own = settings(home)
     guest = Platform(replace(own, postgres_url=theirs, nats_url=Secret("nats://other:1")))
     guest.start()
     assert set(guest.crew.names) == {*SERVICES, "provider"}
@@ -113,24 +111,24 @@ def test_existing_servers_are_used_instead_of_own(platform: Platform, tmp_path: 
 # `leasehold up` as people meet it: one sentence, an exit code, no stack trace.
 
 
-def test_up_tells_which_port_is_busy_who_wants_it_and_what_to_do(tmp_path: Path) -> None:
+def test_up_tells_which_port_is_busy_who_wants_it_and_what_to_do(home: Path) -> None:
     base = free_base()
     with socket.create_server((HOST, Ports(base).grpc["placement"])):
-        code, said = up(tmp_path, base)
+        code, said = up(home, base)
     assert code == 1
     assert f"port {base + 3}, wanted for placement (gRPC), is in use" in said
     assert "LEASEHOLD_PORT_BASE" in said
     assert "Traceback" not in said
 
 
-def test_up_tells_that_the_state_is_stale(tmp_path: Path) -> None:
-    (tmp_path / "VERSION").write_text("0")
-    code, said = up(tmp_path, free_base())
+def test_up_tells_that_the_state_is_stale(home: Path) -> None:
+    (home / "VERSION").write_text("0")
+    code, said = up(home, free_base())
     assert (code, "`make wipe`" in said, "Traceback" in said) == (1, True, False)
 
 
-def test_up_lists_every_wrong_setting(tmp_path: Path) -> None:
-    code, said = up(tmp_path, 99, LEASEHOLD_NODES="many")
+def test_up_lists_every_wrong_setting(home: Path) -> None:
+    code, said = up(home, 99, LEASEHOLD_NODES="many")
     assert code == 2
     assert "LEASEHOLD_PORT_BASE" in said
     assert "LEASEHOLD_NODES" in said
@@ -143,10 +141,10 @@ def test_a_second_up_on_the_same_folder_is_refused(platform: Platform) -> None:
 
 @pytest.mark.parametrize("request_to_stop", [signal.SIGINT, signal.SIGTERM])
 def test_up_runs_until_asked_and_leaves_nothing(
-    tmp_path: Path, stubs: None, request_to_stop: signal.Signals
+    home: Path, stubs: None, request_to_stop: signal.Signals
 ) -> None:
-    with started_up(tmp_path / "state") as launcher:
-        pids = wait_until_up(launcher, tmp_path / "state")
+    with started_up(home) as launcher:
+        pids = wait_until_up(launcher, home)
         launcher.send_signal(request_to_stop)
         said, _ = launcher.communicate(timeout=30)
     assert launcher.returncode == 0
@@ -155,18 +153,18 @@ def test_up_runs_until_asked_and_leaves_nothing(
     assert not [pid for pid in pids if psutil.pid_exists(pid)]
 
 
-def test_up_can_be_broken_off_while_it_starts(tmp_path: Path, stubs: None) -> None:
-    with started_up(tmp_path / "state", LEASEHOLD_STUB_SLOW="1") as launcher:
-        services = tmp_path / "state/logs/billing.log"
+def test_up_can_be_broken_off_while_it_starts(home: Path, stubs: None) -> None:
+    with started_up(home, LEASEHOLD_STUB_SLOW="1") as launcher:
+        services = home / "logs/billing.log"
         wait_for(lambda: alive(launcher) and services.exists(), seconds=30, what="the services")
         launcher.send_signal(signal.SIGINT)
         said, _ = launcher.communicate(timeout=30)
     assert (launcher.returncode, "Stopped before" in said) == (0, True)
-    Platform(settings(tmp_path / "state")).state.open()
+    Platform(settings(home)).state.open()
 
 
-def test_up_after_a_killed_up_ends_what_that_left(tmp_path: Path, stubs: None) -> None:
-    home, base = tmp_path / "state", free_base()
+def test_up_after_a_killed_up_ends_what_that_left(home: Path, stubs: None) -> None:
+    base = free_base()
     with started_up(home, base) as launcher:
         pids = wait_until_up(launcher, home)
         launcher.kill()

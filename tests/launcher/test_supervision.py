@@ -58,10 +58,10 @@ def test_a_process_that_is_held_down_stays_down_until_it_is_released(
     crew.wait_ready(["billing"])
 
 
-def test_servers_come_back_with_their_data(crew: Crew, tmp_path: Path) -> None:
+def test_servers_come_back_with_their_data(crew: Crew, home: Path) -> None:
     ports = Ports(free_base())
-    nats = Nats(tmp_path / "nats", ports.nats)
-    crew.start({"postgres": Postgres(tmp_path / "postgres", ports.postgres, "owner"), "nats": nats})
+    nats = Nats(home / "nats", ports.nats)
+    crew.start({"postgres": Postgres(home / "postgres", ports.postgres, "owner"), "nats": nats})
     for name in crew.names:
         crew.kill(name)
     wait_for(lambda: all(map(crew.restarts, crew.names)), seconds=30, what="both to come back")

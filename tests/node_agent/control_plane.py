@@ -16,7 +16,8 @@ from typing import Any
 import grpc
 
 from chassis import identity
-from chassis.errors import Denied, Unavailable
+from chassis.clock import now
+from chassis.errors import Denied, Refused, Unavailable
 from chassis.identity import Identity
 from chassis.rpc import GrpcServer, serve_grpc
 from leasehold.billing.v1 import billing_service_pb2 as billing_pb
@@ -188,6 +189,7 @@ class _Node(node_grpc.NodeServiceServicer):
             revision=memory.revision,
             assignments=memory.assignments.values(),
             settled=[each for each in memory.settled if each in memory.statuses],
+            at=now(),
         )
 
     async def AppendLogs(
@@ -195,8 +197,9 @@ class _Node(node_grpc.NodeServiceServicer):
     ) -> node_pb.AppendLogsResponse:
         for chunk in request.chunks:
             log = self._memory.logs.setdefault(chunk.lease_id, bytearray())
-            if chunk.offset == len(log):
-                log += chunk.data
+            if chunk.offset > len(log):
+                raise Refused("a gap", code="LOG_GAP", expected=str(len(log)))
+            log += chunk.data[len(log) - chunk.offset :]
         if self._memory.losing:
             raise Unavailable("the answer is lost")
         return node_pb.AppendLogsResponse()

@@ -75,6 +75,7 @@ def test_both_readers_give_the_same_answers(nvml_library: Path, gpu_state: Path)
     )
     change(gpu_state, without="gpu.4.power_milliwatts")
     change(gpu_state, without="gpu.5.memory_bytes_used")
+    gpu_state.write_text(gpu_state.read_text() + "gpu.6.memory_bytes_used=7\n")
     compiled, plain = NvmlReader(nvml_library), SimulatedReader(gpu_state)
     assert plain.simulated
     assert compiled.gpus() == plain.gpus()
