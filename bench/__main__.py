@@ -1,9 +1,9 @@
-"""``make bench``: starts its own servers, measures, prints a table and writes bench/results.json."""
+"""``make bench``: starts its own servers, measures, prints a table, writes results.json."""
 
 import tempfile
 from pathlib import Path
 
-from bench import relaying, replaying, writing
+from bench import mesh, relaying, replaying, writing
 from bench.results import Results
 from leasehold.launcher.embedded import Nats, Postgres
 from leasehold.launcher.ports import Ports, free_base
@@ -26,6 +26,7 @@ def main() -> None:
         finally:
             nats.stop()
             postgres.stop()
+    mesh.measure(results)
     results.show()
     results.write(RESULTS)
 

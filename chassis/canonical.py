@@ -5,6 +5,7 @@ hash, so it is refused before anything is written.
 """
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -21,8 +22,7 @@ def dumps(value: dict[str, Any]) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
-def loads(data: bytes) -> Any:
-    return orjson.loads(data)
+loads = orjson.loads
 
 
 def chained(previous: bytes, data: bytes) -> bytes:
@@ -31,7 +31,8 @@ def chained(previous: bytes, data: bytes) -> bytes:
 
 
 def _refuse_floats(value: dict[str, Any] | list[Any]) -> None:
-    for item in value.values() if type(value) is dict else value:
+    items: Iterable[Any] = value.values() if isinstance(value, dict) else value
+    for item in items:
         kind = type(item)
         if kind is dict or kind is list:
             _refuse_floats(item)

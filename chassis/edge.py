@@ -12,11 +12,11 @@ from typing import Any, Protocol, TypeVar
 import grpc
 
 from chassis import tracing
+from chassis.callers import caller
 from chassis.channels import Channels
 from chassis.clock import now
 from chassis.errors import Invalid
 from chassis.events import Cause
-from chassis.callers import caller
 from chassis.writer import Writer
 
 KEY_LENGTH_MAX = 255

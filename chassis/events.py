@@ -6,11 +6,11 @@ from an allow-list built from the service's aggregates; a stored name never impo
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from chassis import canonical
-from chassis.aggregates import Aggregate, FirstEvent
+from chassis.aggregates import Aggregate
 
 # Attributes that travel in ``meta`` or follow from the topic.
 _ENVELOPE = frozenset(
@@ -43,6 +43,10 @@ class Recorded(NamedTuple):
     hash: bytes
 
 
+# Decoding bounds replay, so its three calls are bound once.
+loads, new, assign = canonical.loads, object.__new__, object.__setattr__
+
+
 class UnknownTopic(LookupError):
     """A stored or received event is of no type this service declares."""
 
@@ -54,13 +58,14 @@ def event_id(service: str, shard: int, position: int) -> str:
 def event_classes(aggregates: Iterable[type[Aggregate]]) -> Iterator[type[Aggregate.Event]]:
     for aggregate in aggregates:
         for item in vars(aggregate).values():
-            if isinstance(item, type) and issubclass(item, Aggregate.Event):
-                if hasattr(item, "TOPIC"):
-                    yield item
+            is_event = isinstance(item, type) and issubclass(item, Aggregate.Event)
+            if is_event and hasattr(item, "TOPIC"):
+                yield item
 
 
 def _fact_names(kind: type[Aggregate.Event]) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind) if field.name not in _ENVELOPE)
+    names: dict[str, object] = kind.__dataclass_fields__  # type: ignore[attr-defined]
+    return tuple(name for name in names if name not in _ENVELOPE)
 
 
 class Codec:
@@ -95,17 +100,17 @@ class Codec:
         kind = self._classes.get(topic)
         if kind is None:
             raise UnknownTopic(topic)
-        attributes = canonical.loads(data)
+        attributes = loads(data)
         meta = attributes.pop("meta")
         attributes["originator_id"] = meta["aggregate_id"]
-        attributes["originator_version"] = meta["version"]
+        attributes["originator_version"] = version = meta["version"]
         attributes["timestamp"] = meta["at"]
         attributes["tenant_id"] = meta["tenant_id"]
         attributes["correlation_id"] = meta["correlation_id"]
-        if issubclass(kind, FirstEvent):
+        if version == 1:
             attributes["originator_topic"] = topic.rpartition(".")[0]
-        event = object.__new__(kind)
-        object.__setattr__(event, "__dict__", attributes)
+        event = new(kind)
+        assign(event, "__dict__", attributes)
         return event
 
     def aggregate_class(self, topic: str) -> type[Aggregate]:

@@ -14,7 +14,9 @@ from chassis.consumer import Consumer
 from chassis.edge import Edge
 from chassis.events import Recorded
 from chassis.store import Store
-from leasehold.chassis.v1 import event_pb2, log_service_pb2 as pb, log_service_pb2_grpc as pb_grpc
+from leasehold.chassis.v1 import event_pb2
+from leasehold.chassis.v1 import log_service_pb2 as pb
+from leasehold.chassis.v1 import log_service_pb2_grpc as pb_grpc
 
 PAGE = 1_000
 CHUNK = 1_000_000

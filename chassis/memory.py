@@ -7,8 +7,9 @@ from chassis.application import Application
 from chassis.events import Cause, Recorded
 from chassis.store import Group, Head
 
-
 T = TypeVar("T")
+
+NO_CAUSE = Cause()
 
 
 class MemoryLog:
@@ -43,7 +44,7 @@ class Direct:
         self._application = application
         self._log = log
 
-    def __call__(self, run: Callable[[], T], cause: Cause = Cause()) -> T:
+    def __call__(self, run: Callable[[], T], cause: Cause = NO_CAUSE) -> T:
         application = self._application
         try:
             answer = run()

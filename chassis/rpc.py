@@ -110,7 +110,8 @@ def _server_credentials(identity: Identity, required: bool) -> grpc.ServerCreden
         shown = newest
         return configuration()
 
-    return grpc.dynamic_ssl_server_credentials(configuration(), renewed, required)
+    # The stubs do not know that None means: nothing new.
+    return grpc.dynamic_ssl_server_credentials(configuration(), renewed, required)  # type: ignore[arg-type]
 
 
 def _options(receive_bytes_max: int, connection_age_ms: int) -> list[tuple[str, int]]:

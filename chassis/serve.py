@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import psycopg
 from psycopg_pool import PoolTimeout
@@ -66,7 +66,8 @@ def run(application: type[A], settings: type[S], assemble: Assemble[A, S]) -> No
         return
     loaded = load_or_exit(settings)
     logs.configure(application.service)
-    tracing.configure(application.service, loaded.otlp_endpoint)
+    if not tracing.configure(application.service, loaded.otlp_endpoint):
+        log.warning("traces stay here: the OTLP exporter is not installed")
     raise SystemExit(asyncio.run(Process(application, loaded, assemble).main()))
 
 
@@ -88,7 +89,7 @@ def rebuilt(application: type[A], settings: LogSettings, until: int) -> bytes:
     return fresh.state()
 
 
-class Process:
+class Process(Generic[A, S]):
     def __init__(self, application: type[A], settings: S, assemble: Assemble[A, S]) -> None:
         self._kind = application
         self._settings = settings
@@ -131,13 +132,17 @@ class Process:
             self._exit_code = 1
             loop.call_soon_threadsafe(self._stop.set)
 
+        def committed(commands: int, events: int) -> None:
+            if events:
+                loop.call_soon_threadsafe(relay.nudge)
+
         leader.keep(lost)
         relay = Relay(store, self._kind.service)
         writer = Writer(
             application,
             store,
             head,
-            on_commit=lambda _, events: loop.call_soon_threadsafe(relay.nudge) if events else None,
+            on_commit=committed,
             on_lost=lost,
         )
         writer.start()
@@ -220,4 +225,4 @@ class Process:
             return
 
     def _snapshot(self, store: Store, application: Application) -> None:
-        store.save_snapshot(application.head.position, application.code(), application.state())
+        store.save_snapshot(application.head.position, application.code(), application.snapshot())

@@ -67,7 +67,7 @@ def trailer(status: grpc.StatusCode, code: str, message: str, details: dict[str,
     if "field" in short:
         violation = BadRequest.FieldViolation(field=short["field"], description=rich.message)
         rich.details.append(_packed(BadRequest(field_violations=[violation])))
-    return rich.SerializeToString()
+    return bytes(rich.SerializeToString())
 
 
 def shortened(message: str) -> str:

@@ -6,8 +6,8 @@ moves it only if this writer's epoch still holds and nobody has written in betwe
 nothing at all is written. Positions are therefore in commit order and without gaps.
 """
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -80,8 +80,7 @@ def _reconnecting(
 ) -> Callable[Concatenate["Store", P], T]:
     """A read on a connection that died is tried once more on a new one."""
 
-    @functools.wraps(method)
-    def attempt(self: "Store", *args: P.args, **kwargs: P.kwargs) -> T:
+    def attempt(self: "Store", /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return method(self, *args, **kwargs)
         except psycopg.OperationalError:
@@ -193,25 +192,25 @@ class Store:
                 conditions.append(condition)
                 values.append(value)  # type: ignore[arg-type]
         query = f"{_SELECT} where {' and '.join(conditions)} order by position limit {limit:d}"
-        with self.pool.connection() as connection:
-            with connection.cursor(binary=True) as cursor:
-                return [Recorded._make(row) for row in cursor.execute(query, values)]
+        with self.pool.connection() as connection, connection.cursor(binary=True) as cursor:
+            return list(map(Recorded._make, cursor.execute(query, values).fetchall()))
 
     def replay(
         self, after: int = 0, *, until: int = 0, size: int = 5_000
     ) -> Iterator[list[Recorded]]:
-        while page := self.read(after, size, until=until):
-            yield page
-            after = page[-1].position
+        """The log in pages; the next one is read while the caller works on this one."""
+        with ThreadPoolExecutor(1) as reader:
+            page = self.read(after, size, until=until)
+            while page:
+                following = reader.submit(self.read, page[-1].position, size, until=until)
+                yield page
+                page = following.result()
 
     @_reconnecting
     def history(self, aggregate_id: str) -> list[Recorded]:
-        with self.pool.connection() as connection:
-            with connection.cursor(binary=True) as cursor:
-                cursor.execute(
-                    f"{_SELECT} where aggregate_id = %s order by version", (aggregate_id,)
-                )
-                return [Recorded._make(row) for row in cursor]
+        with self.pool.connection() as connection, connection.cursor(binary=True) as cursor:
+            cursor.execute(f"{_SELECT} where aggregate_id = %s order by version", (aggregate_id,))
+            return [Recorded._make(row) for row in cursor]
 
     @_reconnecting
     def answers(self, keys: list[str]) -> dict[str, tuple[bytes, bytes]]:
@@ -239,7 +238,7 @@ class Store:
                 " where shard = %s and (%s = '' or source = %s) order by source, position",
                 (self.shard, source, source),
             ).fetchall()
-        return [Parked(*row[:5], bytes(row[5])) for row in rows]
+        return [Parked(*row) for row in rows]
 
     # Snapshots: a cache of the fold; removing one changes nothing but the time to start.
 

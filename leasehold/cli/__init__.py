@@ -104,8 +104,9 @@ def run(arguments: Sequence[str]) -> int:
         code = _run(list(arguments), session)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:
-        # The reader of the pipe went away; there is nobody left to tell.
+    except (BrokenPipeError, SystemExit):
+        # The reader of the pipe went away, which click answers with an exit of its own; there is
+        # nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
     finally:

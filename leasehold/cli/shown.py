@@ -104,11 +104,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     cells = [
         [cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row] for row in rows
     ]
-    for index, title in enumerate(columns):
+    for index, column in enumerate(columns):
+        title = column.removeprefix(">")
         width = max([len(title), *(row[index].cell_len for row in cells)])
         drawn.add_column(
-            title.removeprefix(">"),
-            justify="right" if title.startswith(">") else "left",
+            title,
+            justify="right" if column.startswith(">") else "left",
             min_width=width if index < len(columns) - 1 else None,
             overflow="fold",
         )

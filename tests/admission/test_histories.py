@@ -138,7 +138,7 @@ class Histories(RuleBasedStateMachine):
         live = self.stage.state()
         assert self.stage.rebuilt().state() == live
         restored = Admission(self.stage.log)
-        restored.load_state(live)
+        restored.load(self.stage.admission.snapshot())
         assert restored.state() == live
 
     def workloads(self) -> list[Workload]:

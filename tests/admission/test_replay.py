@@ -16,7 +16,7 @@ from tests.admission.stage import ACME, Stage, denied
 def test_a_rebuild_and_a_snapshot_give_the_live_bytes() -> None:
     stage = full_history()
     restored = Admission(stage.log)
-    restored.load_state(stage.state())
+    restored.load(stage.admission.snapshot())
     assert stage.rebuilt().state() == stage.state() == restored.state()
 
 

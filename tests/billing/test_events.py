@@ -43,7 +43,7 @@ def test_a_snapshot_changes_nothing_and_keeps_the_order_of_what_is_due() -> None
     world.place(hold("lse_y"))
     world.place(hold("lse_b"))
     restored = Billing(world.log)
-    restored.load_state(world.billing.state())
+    restored.load(world.billing.snapshot())
     assert restored.state() == world.billing.state()
     assert restored.silence.since(world.now, 10) == world.billing.silence.since(world.now, 10)
     assert restored.silence.since(world.now, 1) == ["mtr_lse_z"]

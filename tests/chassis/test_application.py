@@ -64,7 +64,7 @@ def test_a_rebuild_gives_the_same_bytes_and_so_does_a_snapshot() -> None:
         run(lambda goods=goods: depot.stock("shf_1", goods, at=NOON))
     rebuilt, restored = Depot(log), Depot(log)
     rebuilt.catch_up()
-    restored.load_state(depot.state())
+    restored.load(depot.snapshot())
     assert rebuilt.state() == depot.state() == restored.state()
 
 

@@ -11,6 +11,7 @@ from chassis.bus import Bus, BusAway, UnsafeBus, dead_letters_stream, events_str
 from chassis.envelope import Malformed, Origin, headers, opened, subject
 from chassis.events import Recorded
 from tests import servers
+from tests.waiting import wait_until
 
 ORIGIN = Origin("depot", 0, "db-1")
 
@@ -181,8 +182,10 @@ def on_bus(url: str, scenario: Callable[[Bus], Awaitable[None]]) -> None:
 
 
 async def disconnected(bus: Bus) -> None:
-    """Asks until the loss of the connection has been noticed."""
-    async with asyncio.timeout(10):
-        while True:
-            await bus.jetstream()
-            await asyncio.sleep(0)
+    """Asks until the loss of the connection has been noticed, which then raises."""
+
+    async def is_away() -> bool:
+        await bus.jetstream()
+        return False
+
+    await wait_until(is_away, what="the loss is noticed")

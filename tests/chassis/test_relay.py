@@ -17,7 +17,8 @@ from leasehold.launcher.embedded import Nats
 from tests import servers
 from tests.chassis.shelf import Depot
 from tests.delivery.rig import Core, core, mount, relaying, stock
-from tests.delivery.streams import STREAM, last_messages, stream_of, until
+from tests.delivery.streams import STREAM, all_messages, stream_of
+from tests.waiting import let_pass_async
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def test_a_relay_that_dies_anywhere_leaves_no_gap_and_no_repeat(
         loading = asyncio.create_task(asyncio.to_thread(stock, depot, "shf_1", *[1] * 3000))
         for seed in range(10):
             async with relaying(depot, nats_url):
-                await asyncio.sleep(random.Random(seed).uniform(0, 0.06))
+                await let_pass_async(random.Random(seed).uniform(0, 0.06))
         await loading
         async with relaying(depot, nats_url):
             await stream_of(depot, nats_url)
@@ -102,7 +103,7 @@ def test_a_server_that_is_killed_leaves_no_gap_and_no_repeat(
         async with relaying(depot, own_nats.url):
             for seed in range(5):
                 await asyncio.to_thread(stock, depot, "shf_1", *[1] * 500)
-                await asyncio.sleep(random.Random(seed).uniform(0, 0.05))
+                await let_pass_async(random.Random(seed).uniform(0, 0.05))
                 own_nats.kill()
                 await asyncio.to_thread(own_nats.start)
             await stream_of(depot, own_nats.url)
@@ -188,7 +189,7 @@ def test_what_the_bus_cannot_carry_is_left_out_and_leaves_a_visible_gap(
 
     async def scenario() -> None:
         async with relaying(depot, nats_url):
-            messages = await until(lambda: last_messages(nats_url, 3))
+            messages = await all_messages(nats_url, 3)
         assert [(m.headers or {})["ce-position"] for m in messages] == ["1", "2", "4"]
         assert (messages[-1].headers or {})["ce-prev"] == "3"
 
@@ -202,7 +203,7 @@ def test_events_older_than_the_stream_would_keep_are_not_published_again(
 
     async def scenario() -> None:
         async with relaying(depot, nats_url):
-            messages = await until(lambda: last_messages(nats_url, 2))
+            messages = await all_messages(nats_url, 2)
         assert [(m.headers or {})["ce-position"] for m in messages] == ["7", "8"]
 
     with core(Depot, database_url) as depot:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -91,14 +92,14 @@ def test_keys_are_kept_across_a_restart(store: Store) -> None:
 
 
 def test_a_stalled_old_writer_cannot_commit(store: Store, database_url: str) -> None:
-    with running(store) as (depot, writer, _):
-        with closing(new_store(database_url, create=False)) as other:
-            wait_for(Leader(other, "other", TTL_MS).acquire, seconds=5, what="succession")
-            with pytest.raises(Unavailable):
-                stock(writer, depot, "shf_1", 1).result(5)
-            with pytest.raises(Unavailable):
-                writer.command(lambda at: None)
-            assert other.head().position == 1
+    other = new_store(database_url, create=False)
+    with running(store) as (depot, writer, _), closing(other):
+        wait_for(Leader(other, "other", TTL_MS).acquire, seconds=5, what="succession")
+        with pytest.raises(Unavailable):
+            stock(writer, depot, "shf_1", 1).result(5)
+        with pytest.raises(Unavailable):
+            writer.command(lambda at: None)
+        assert other.head().position == 1
 
 
 def test_of_two_writers_only_one_commits(store: Store) -> None:
@@ -219,7 +220,8 @@ def test_too_many_waiting_commands_are_refused(
 def test_a_restart_from_a_snapshot_equals_a_rebuild_from_zero(store: Store) -> None:
     with running(store) as (depot, writer, _):
         stock(writer, depot, "shf_1", 4).result(5)
-        store.save_snapshot(depot.head.position, depot.code(), writer.query(depot.state).result(5))
+        snapshot = writer.query(depot.snapshot).result(5)
+        store.save_snapshot(depot.head.position, depot.code(), snapshot)
         stock(writer, depot, "shf_1", 1).result(5)
         live = writer.query(depot.state).result(5)
     snapshotted, rebuilt = Depot(store), Depot(store)
@@ -248,50 +250,32 @@ def test_a_database_that_could_lose_events_is_refused(store: Store, database_url
     with psycopg.connect(database_url, autocommit=True) as connection:
         name = connection.info.dbname
         connection.execute(f'alter database "{name}" set synchronous_commit = off')
-    with closing(new_store(database_url, create=False)) as careless:
-        with pytest.raises(Unsafe, match="synchronous_commit is off"):
-            careless.refuse_unsafe_settings()
+    careless = new_store(database_url, create=False)
+    with closing(careless), pytest.raises(Unsafe, match="synchronous_commit is off"):
+        careless.refuse_unsafe_settings()
 
 
 # What the tests stand on.
 
 
-class running:
+@contextmanager
+def running(store: Store) -> Iterator[tuple[Depot, Writer, list[tuple[int, int]]]]:
     """A depot with one shelf and its writer, as the leader of the shard."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.commits: list[tuple[int, int]] = []
-
-    def __enter__(self) -> tuple[Depot, Writer, list[tuple[int, int]]]:
-        leader = Leader(self.store, "here", TTL_MS)
-        head = leader.acquire()
-        assert head is not None
-        depot = Depot(self.store)
-        depot.catch_up()
-        self.writer = Writer(
-            depot, self.store, head, on_commit=lambda c, e: self.commits.append((c, e))
-        )
-        self.writer.start()
-        if not head.position:
-            self.writer.command(
-                lambda at: depot.mount("shf_1", "ten_1", 100, at=at), cause=Cause("test")
-            ).result(5)
-        return depot, self.writer, self.commits
-
-    def __exit__(self, *_: object) -> None:
-        self.writer.stop()
-
-
-class closing:
-    def __init__(self, store: Store) -> None:
-        self.store = store
-
-    def __enter__(self) -> Store:
-        return self.store
-
-    def __exit__(self, *_: object) -> None:
-        self.store.close()
+    head = Leader(store, "here", TTL_MS).acquire()
+    assert head is not None
+    depot = Depot(store)
+    depot.catch_up()
+    commits: list[tuple[int, int]] = []
+    writer = Writer(depot, store, head, on_commit=lambda c, e: commits.append((c, e)))
+    writer.start()
+    if not head.position:
+        writer.command(
+            lambda at: depot.mount("shf_1", "ten_1", 100, at=at), cause=Cause("test")
+        ).result(5)
+    try:
+        yield depot, writer, commits
+    finally:
+        writer.stop()
 
 
 def new_store(url: str, create: bool = True) -> Store:

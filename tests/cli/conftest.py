@@ -25,10 +25,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.fixture
-def gateway() -> Iterator[standin.StandIn]:
+@pytest.fixture(scope="session")
+def listening() -> Iterator[standin.StandIn]:
     with standin.running() as stand_in:
         yield stand_in
+
+
+@pytest.fixture
+def gateway(listening: standin.StandIn) -> standin.StandIn:
+    listening.forget()
+    return listening
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from chassis.errors import NotFound, ServiceError, Unavailable
-from gateway.http.problems import Unauthenticated, problem
+from gateway.http.problems import Incident, Unauthenticated, problem
 from gateway.http.server import bound
 from tests import servers
 from tests.waiting import wait_for
@@ -48,13 +48,17 @@ class Asked:
 
 class StandIn:
     def __init__(self) -> None:
+        self.url = ""
+        self.forget()
+
+    def forget(self) -> None:
+        """Be as new."""
         self.asked: list[Asked] = []
         self.handlers: dict[tuple[str, str], Handler] = {}
         # What happens to the next calls: "503", "lost" (done, and the answer does not arrive).
         self.troubles: deque[str] = deque()
         self.tokens = 0
         self.refused_tokens: set[str] = set()
-        self.url = ""
         self._answers: dict[str, Response] = {}
 
     def on(self, method: str, path: str, answer: Any) -> None:
@@ -83,6 +87,8 @@ class StandIn:
     def _answer(self, asked: Asked) -> Response:
         if asked.path == "/oauth/token":
             return self._token(asked)
+        if asked.method != "GET" and not asked.key:
+            return problem(Incident("a change without a key could be done twice"), "req_1")
         if asked.headers.get("authorization", "") in self.refused_tokens:
             return problem(Unauthenticated("not valid", code="INVALID_TOKEN"), "req_1")
         if asked.key in self._answers:

@@ -66,8 +66,8 @@ def test_a_secret_lost_on_the_way_is_said_to_be_lost(
 def test_the_operator_logs_in_from_the_state_folder(
     home: Path, gateway: StandIn, leasehold: Run, tmp_path: Path
 ) -> None:
-    write_state(tmp_path, "operator.json", client_id=CLIENT_ID, client_secret=CLIENT_SECRET,
-                gateway_url=gateway.url)  # fmt: skip
+    credential = {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET}
+    write_state(tmp_path, "operator.json", gateway_url=gateway.url, **credential)
     assert leasehold("login", "--operator")[0] == 0
     assert Profiles(home).current() == "operator"
     assert Profiles(home).get("operator").client_secret == CLIENT_SECRET

@@ -23,6 +23,10 @@ TENANTS = 5
 EVENTS = 2 * TENANTS
 FIFTH = "position = 5"
 CHANGE_FIFTH = f"update events set data = set_byte(data, 20, get_byte(data, 20) # 1) where {FIFTH}"
+FORGE_FIFTH = (
+    "update events set data = convert_to(replace(convert_from(data, 'UTF8'), 'acme', 'evil'),"
+    f" 'UTF8') where {FIFTH}"
+)
 
 
 @pytest.fixture
@@ -86,14 +90,14 @@ def test_a_changed_database_is_found_out(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (CHANGE_FIFTH, "position 5: the bus published another event than is stored"),
+        (FORGE_FIFTH, "position 5: the bus published another event than is stored"),
         (f"delete from events where position > {EVENTS - 2}", "position 9 is missing: it is on th"),
     ],
 )
 def test_a_chain_rewritten_as_a_whole_contradicts_the_bus(
     published: Log, nats_url: str, change: str, said: str
 ) -> None:
-    published.execute(change.replace("# 1", "# 2"))
+    published.execute(change)
     published.rewrite_chain()
     assert checked(published, nats_url).difference.startswith(said)
 
@@ -101,7 +105,7 @@ def test_a_chain_rewritten_as_a_whole_contradicts_the_bus(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (CHANGE_FIFTH, "position 10 or one before it: billing applied another event"),
+        (FORGE_FIFTH, "position 10 or one before it: billing applied another event"),
         (f"delete from events where position > {EVENTS - 2}", "position 9 is missing: billing app"),
     ],
 )

@@ -22,6 +22,7 @@ from tests.chassis.shelf import Depot
 from tests.delivery.ledger import Account, Ledger, account_of, reactions
 from tests.delivery.rig import Core, core, log_served, mount
 from tests.delivery.streams import STREAM
+from tests.waiting import wait_until
 
 Publish = Callable[..., Awaitable[None]]
 
@@ -127,12 +128,13 @@ async def stream(pair: Pair) -> AsyncIterator[Publish]:
 async def until(
     condition: Callable[[], bool] | Callable[[], Awaitable[bool]], seconds: float = 10
 ) -> None:
-    async with asyncio.timeout(seconds):
-        while True:
-            answer = condition()
-            if answer is True or (not isinstance(answer, bool) and await answer):
-                return
-            await asyncio.sleep(0.02)
+    """Wait for a condition of either colour."""
+
+    async def ask() -> bool:
+        answer = condition()
+        return answer if isinstance(answer, bool) else await answer
+
+    await wait_until(ask, seconds=seconds, what=condition.__qualname__)
 
 
 def metric(name: str) -> float:

@@ -7,7 +7,6 @@ ledger follows. Either may be killed at any moment.
 import asyncio
 import os
 import sys
-import time
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
@@ -24,6 +23,7 @@ from chassis.identity import Identity
 from tests.chassis.shelf import Depot, Shelf
 from tests.delivery.ledger import Ledger, reactions
 from tests.delivery.rig import Core, log_served, relaying
+from tests.waiting import let_pass
 
 A = TypeVar("A", bound=Application)
 
@@ -62,7 +62,7 @@ def started(kind: type[A]) -> Core[A]:
         try:
             return Core(kind, DATABASE_URL, lost=lambda: os._exit(1))
         except psycopg.OperationalError:
-            time.sleep(0.1)
+            let_pass(0.1)
 
 
 def stock_all(depot: Core[Depot]) -> None:

@@ -1,7 +1,6 @@
 """Reading a stream back, and comparing it with the log it was published from."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import nats
 from nats.aio.msg import Msg
@@ -9,6 +8,7 @@ from nats.js.errors import NotFoundError
 
 from tests.chassis.shelf import Depot
 from tests.delivery.rig import Core
+from tests.waiting import wait_until
 
 STREAM = "EVT_DEPOT"
 
@@ -16,7 +16,7 @@ STREAM = "EVT_DEPOT"
 async def stream_of(depot: Core[Depot], url: str) -> list[Msg]:
     """The messages of the stream, once it holds all of the log and nothing else."""
     rows = await asyncio.to_thread(depot.store.read, 0, 100_000)
-    messages = await until(lambda: last_messages(url, len(rows)))
+    messages = await all_messages(url, len(rows))
     for row, message in zip(rows, messages, strict=True):
         assert message.headers is not None
         assert message.headers["ce-position"] == str(row.position)
@@ -25,8 +25,13 @@ async def stream_of(depot: Core[Depot], url: str) -> list[Msg]:
     return messages
 
 
-async def last_messages(url: str, count: int) -> list[Msg]:
-    """All messages, if there are so many; none otherwise."""
+async def all_messages(url: str, count: int) -> list[Msg]:
+    """The messages of the stream, once there are exactly so many."""
+    what = f"{count} messages in the stream"
+    return await wait_until(lambda: _messages(url, count), seconds=15, what=what)
+
+
+async def _messages(url: str, count: int) -> list[Msg]:
     client = await nats.connect(url)
     try:
         jetstream = client.jetstream()
@@ -38,10 +43,3 @@ async def last_messages(url: str, count: int) -> list[Msg]:
         return []
     finally:
         await client.close()
-
-
-async def until(ask: Callable[[], Awaitable[list[Msg]]]) -> list[Msg]:
-    async with asyncio.timeout(15):
-        while not (answer := await ask()):
-            await asyncio.sleep(0.05)
-        return answer

@@ -19,7 +19,7 @@ from tests import servers
 from tests.chassis.mesh import Mesh
 from tests.chassis.shelf import Depot
 from tests.delivery.ledger import Ledger
-from tests.waiting import wait_for
+from tests.waiting import let_pass, wait_for
 
 CHAOS_SECONDS = 10
 CATCH_UP_SECONDS = 45
@@ -114,7 +114,7 @@ def unleash(
     dice.shuffle(planned)
     end = time.monotonic() + CHAOS_SECONDS
     while time.monotonic() < end or planned:
-        time.sleep(dice.uniform(0.2, 1.2))
+        let_pass(dice.uniform(0.2, 1.2))
         victim = planned.pop() if planned else dice.choice(["depot", "ledger", "nats", "postgres"])
         kills[victim] += 1
         if victim == "postgres":

@@ -14,7 +14,7 @@ from leasehold.launcher.embedded import Nats, Postgres, StartFailed
 from tests.servers import free_port
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
     """Private to whoever runs the tests, like a home folder."""
     path = Path(tempfile.mkdtemp(prefix="leasehold-"))
@@ -22,12 +22,20 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-@pytest.fixture
-def postgres(folder: Path) -> Iterator[Postgres]:
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Postgres]:
     server = Postgres(folder / "deeper" / "postgres", free_port(), "p@ss w/rd")
-    server.start()
     yield server
+    server.kill()
     server.stop()
+
+
+@pytest.fixture
+def postgres(server: Postgres) -> Postgres:
+    """It runs, with the data that earlier tests left."""
+    if server.process is None:
+        server.start()
+    return server
 
 
 def test_postgres_is_durable_and_asks_for_a_password(postgres: Postgres) -> None:
@@ -83,7 +91,9 @@ def test_a_wrong_password_for_existing_data_is_explained(postgres: Postgres) -> 
 def test_a_busy_port_is_named(folder: Path, kind: type[Nats] | type[Postgres]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
-        server = Nats(folder / "n", port) if kind is Nats else Postgres(folder / "p", port, "x")
+        server = (
+            Nats(folder / "busy", port) if kind is Nats else Postgres(folder / "busy", port, "x")
+        )
         with pytest.raises(StartFailed, match=f"port {port} is in use by another program"):
             server.start()
 
@@ -106,7 +116,7 @@ def test_nats_keeps_its_store_until_it_is_wiped(folder: Path) -> None:
 
 
 def test_a_configuration_that_nats_does_not_understand_is_quoted(folder: Path) -> None:
-    server = Nats(folder / "nats", free_port(), extras="authorization: { users: [ }")
+    server = Nats(folder / "other", free_port(), extras="authorization: { users: [ }")
     with pytest.raises(StartFailed, match="NATS did not start: .*Parse error on line"):
         server.start()
 

@@ -207,7 +207,7 @@ def rebuild_is_the_same(fleet: Fleet) -> None:
     live, again = fleet.placement, fleet.rebuilt()
     assert again.state() == live.state()
     snapshot = Placement(fleet.log)
-    snapshot.load_state(live.state())
+    snapshot.load(live.snapshot())
     assert snapshot.state() == live.state()
     # The same next decision: however the fit index came about, it offers the same.
     for count in range(1, 5):

@@ -14,8 +14,10 @@ import httpx
 
 from chassis import ids
 from leasehold.launcher.platform import Platform
+from tests.waiting import let_pass, wait_for
 
 PATIENCE_SECONDS = 60.0
+PAUSE_SECONDS = 0.1
 # What a client repeats: nobody there, not now, too fast.
 PASSING = {429, 502, 503, 504}
 ENDED = {"SUCCEEDED", "FAILED", "STOPPED"}
@@ -47,7 +49,7 @@ class Caller:
             if answer is not None and answer.status_code not in PASSING:
                 return answer
             assert time.monotonic() < deadline, f"{method} {path} was not answered: {answer}"
-            time.sleep(0.1)
+            let_pass(PAUSE_SECONDS)
 
     def _try(
         self, method: str, path: str, body: Any, headers: dict[str, str]
@@ -123,14 +125,15 @@ def funded_customer(platform: Platform, name: str, amount: str = "100.00") -> Cu
     staff = operator(platform)
     customer = Customer(url, staff.post("/v1/tenants", {"name": name}))
     top_up = {"amount": amount, "currency": "USD", "reference": f"wire for {name}"}
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
+
+    def is_funded() -> bool:
         answer = staff.send("POST", f"/v1/tenants/{customer.tenant_id}/top-ups", top_up)
-        if answer.status_code < 300:
-            staff.close()
-            return customer
-        assert answer.status_code == 404 and time.monotonic() < deadline, answer.text
-        time.sleep(0.1)
+        assert answer.status_code in (httpx.codes.CREATED, httpx.codes.NOT_FOUND), answer.text
+        return answer.status_code == httpx.codes.CREATED
+
+    wait_for(is_funded, seconds=PATIENCE_SECONDS, what=f"an account for {name}")
+    staff.close()
+    return customer
 
 
 def timed(seconds: float, witness: Path) -> str:

@@ -1,0 +1,47 @@
+"""How far every service has written: what a refused request must leave exactly as it was.
+
+A head may only be compared when the platform is at rest; otherwise an earlier story that is
+still being told looks like an effect of the request.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from chassis.store import Store
+from leasehold.launcher.platform import Platform
+from leasehold.launcher.ports import SERVICES
+from tests.waiting import wait_for
+
+Positions = dict[str, int]
+
+
+class Heads:
+    def __init__(self, platform: Platform) -> None:
+        url = platform.addresses()["postgres_url"]
+        self.stores = {service: Store(url, service) for service in SERVICES}
+
+    def close(self) -> None:
+        for store in self.stores.values():
+            store.close()
+
+    def positions(self) -> Positions:
+        return {service: store.head().position for service, store in self.stores.items()}
+
+    def at_rest(self) -> Positions:
+        """The positions, once every service has heard all that the others wrote."""
+        return wait_for(self._if_at_rest, seconds=30, what="every service has heard the others")
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        before = self.at_rest()
+        yield
+        assert self.positions() == before
+
+    def _if_at_rest(self) -> Positions | None:
+        before = self.positions()
+        for store in self.stores.values():
+            for source, position in before.items():
+                cursor = store.cursor(source)
+                if cursor is not None and cursor.position != position:
+                    return None
+        return before if self.positions() == before else None
