@@ -15,7 +15,7 @@ from admission.metrics import WORKLOADS
 from chassis import ids
 from chassis.callers import caller
 from chassis.edge import Edge
-from chassis.errors import Invalid, ServiceError
+from chassis.errors import Invalid, ServiceError, Unavailable
 from leasehold.admission.v1 import admission_service_pb2 as pb
 from leasehold.admission.v1 import admission_service_pb2_grpc as pb_grpc
 from leasehold.admission.v1 import workload_pb2
@@ -156,6 +156,10 @@ class AdmissionService(pb_grpc.AdmissionServiceServicer):
                 intent = wire.intent(message)
                 workload = self._admission.submit(ids.new("wl"), tenant_id, intent, at=at)
                 yield pb.SubmitResult(workload_id=workload.id)
+            except Unavailable:
+                # About the moment, not the intent: kept under the batch's key, it would be the
+                # answer to every repetition.
+                raise
             except ServiceError as error:
                 yield pb.SubmitResult(error_code=error.code, error=error.message)
 

@@ -1,6 +1,6 @@
 """The gRPC server of a service: every call is identified, authorised, bounded and counted.
 
-The guard around a handler is put there when the handler is registered, so no method can be
+The door before a handler is put there when the handler is registered, so no method can be
 served without it. Its order matters: who calls, may they, by when, and only then what they say;
 a caller without permission learns nothing from the way a request is parsed. What a handler
 raises leaves as one status with a stable code; anything unexpected leaves as an incident id,
@@ -19,7 +19,7 @@ from grpc_reflection.v1alpha import reflection
 
 from chassis.callers import Caller as Caller
 from chassis.callers import caller as caller
-from chassis.guard import Table, guarded
+from chassis.door import Table, behind_door
 from chassis.identity import Identity
 from chassis.statuses import error_from_rpc as error_from_rpc
 
@@ -62,7 +62,7 @@ async def serve_grpc(
     for add, servicer in servicers:
         add(servicer, registry)
     for service, handlers in registry.services.items():
-        safe = {name: guarded(f"/{service}/{name}", h, table) for name, h in handlers.items()}
+        safe = {name: behind_door(f"/{service}/{name}", h, table) for name, h in handlers.items()}
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, safe),))
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)

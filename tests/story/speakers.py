@@ -11,6 +11,7 @@ from chassis.identity import Identity
 from chassis.statuses import error_from_rpc
 from leasehold.launcher.platform import Platform
 from leasehold.launcher.ports import HOST
+from tests.waiting import wait_for
 
 SECONDS = 10
 Metadata = tuple[tuple[str, str], ...]
@@ -66,6 +67,22 @@ def for_tenant(tenant_id: str, *, role: str = "tenant_admin", key: str = "") -> 
 
 def keyed(key: str) -> Metadata:
     return (("idempotency-key", key),) if key else ()
+
+
+def insisted(
+    call: Callable[..., Any], request: Any, *passing: grpc.StatusCode, **options: Any
+) -> Any:
+    """The answer to a client that repeats what could not be answered now."""
+
+    def attempt() -> Any:
+        try:
+            return call(request, timeout=SECONDS, **options)
+        except grpc.RpcError as error:
+            if error.code() not in (grpc.StatusCode.UNAVAILABLE, *passing):
+                raise
+            return None
+
+    return wait_for(attempt, what="an answer that is not about the moment")
 
 
 def refusal(call: Callable[..., Any], *args: Any, **options: Any) -> tuple[grpc.StatusCode, str]:

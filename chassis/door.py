@@ -1,6 +1,6 @@
 """What stands around every RPC handler; ``chassis.rpc`` says in which order and why.
 
-Requests reach the guard as bytes and are parsed here: gRPC's own parsing would answer a
+Requests reach the door as bytes and are parsed here: gRPC's own parsing would answer a
 malformed message with INTERNAL, which says that the fault is ours.
 """
 
@@ -37,8 +37,8 @@ _seconds = Histogram(
 )
 
 
-def guarded(method: str, handler: grpc.RpcMethodHandler, table: Table) -> grpc.RpcMethodHandler:
-    """``handler`` behind the guard. A method without a row in ``table`` is closed to all."""
+def behind_door(method: str, handler: grpc.RpcMethodHandler, table: Table) -> grpc.RpcMethodHandler:
+    """``handler`` behind the door. A method without a row in ``table`` is closed to all."""
     allowed = frozenset(role for role, yes in table.get(method, {}).items() if yes)
     parse = handler.request_deserializer or bytes
 
@@ -53,7 +53,7 @@ def guarded(method: str, handler: grpc.RpcMethodHandler, table: Table) -> grpc.R
     if handler.unary_stream is not None:
         answer = _stream(method, admitted, handler.unary_stream)
         return grpc.unary_stream_rpc_method_handler(answer, None, handler.response_serializer)
-    raise TypeError(f"{method} streams its requests, which no guard supports")
+    raise TypeError(f"{method} streams its requests, which no door supports")
 
 
 def _unary(method: str, admitted: Callable[..., Any], handle: Any) -> Callable[..., Awaitable[Any]]:
