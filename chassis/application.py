@@ -16,11 +16,13 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from chassis import canonical
 from chassis.aggregates import Aggregate, FirstEvent
-from chassis.errors import NotFound
+from chassis.errors import Invalid, NotFound
 from chassis.events import Cause, Codec, Recorded
 from chassis.store import Head
 
 A = TypeVar("A", bound=Aggregate)
+
+ID_LENGTH_MAX = 255
 
 
 class ChainBroken(Exception):
@@ -94,6 +96,9 @@ class Application:
 
     def save(self, *aggregates: Aggregate) -> None:
         for aggregate in aggregates:
+            # What the database would refuse must be refused while that is still an answer.
+            if not (len(aggregate.id) <= ID_LENGTH_MAX and aggregate.id.isprintable()):
+                raise Invalid(f"an id has at most {ID_LENGTH_MAX} characters", code="ID")
             self._touched[aggregate.id] = aggregate
             self._staged.extend(aggregate.collect_events())
 

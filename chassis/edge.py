@@ -5,7 +5,7 @@ and a cause, and where outgoing calls get the same correlation.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
@@ -19,7 +19,7 @@ from chassis.errors import Invalid
 from chassis.events import Cause
 from chassis.writer import Writer
 
-KEY_LENGTH_MAX = 255
+LENGTH_MAX = 255
 
 T = TypeVar("T")
 
@@ -47,15 +47,11 @@ class Edge:
         """Run a handler's command; a repeated idempotency key gets the first answer."""
         who = caller(context)
         metadata = dict(context.invocation_metadata() or ())
-        key = str(metadata.get("idempotency-key", ""))
-        if len(key) > KEY_LENGTH_MAX:
-            raise Invalid(f"an idempotency key has at most {KEY_LENGTH_MAX} characters")
-        cause = Cause(
-            actor=who.actor,
-            correlation_id=str(metadata.get("x-correlation-id", "")),
-            causation_id=str(metadata.get("x-causation-id", "")),
-            traceparent=tracing.current_traceparent(),
+        key, correlation_id, causation_id = (
+            _short(metadata, name)
+            for name in ("idempotency-key", "x-correlation-id", "x-causation-id")
         )
+        cause = Cause(who.actor, correlation_id, causation_id, tracing.current_traceparent())
         # A key belongs to whoever chose it and to one kind of command.
         scope = f"{type(request).__name__}:{who.tenant_id or who.actor}:{key}" if key else ""
         payload = request.SerializeToString(deterministic=True) if key else b""
@@ -102,6 +98,13 @@ class Edge:
 
     def now(self) -> int:
         return now()
+
+
+def _short(metadata: Mapping[str, Any], name: str) -> str:
+    value = str(metadata.get(name, ""))
+    if len(value) > LENGTH_MAX:
+        raise Invalid(f"{name} has at most {LENGTH_MAX} characters", code="TOO_LONG", field=name)
+    return value
 
 
 def settled(future: Future[Any]) -> Awaitable[Any]:

@@ -5,7 +5,7 @@ byte shows.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import grpc
 
@@ -49,7 +49,8 @@ class LogService(pb_grpc.LogServiceServicer):
             )
             if not page:
                 return
-            yield pb.ReplayResponse(events=[recorded_event(row) for row in page])
+            for part in parts(page):
+                yield pb.ReplayResponse(events=[recorded_event(row) for row in part])
             after = page[-1].position
 
     async def GetHead(
@@ -100,6 +101,20 @@ class LogService(pb_grpc.LogServiceServicer):
                 applied += await consumer.redrive()
         parked = await asyncio.to_thread(self._store.parked, request.source)
         return pb.RedriveParkedResponse(applied=applied, still_parked=len(parked))
+
+
+def parts(page: list[Recorded]) -> Iterator[list[Recorded]]:
+    """A page in pieces that fit into a message; a page is counted in rows, a message in bytes."""
+    part: list[Recorded] = []
+    size = 0
+    for row in page:
+        if part and size + len(row.data) > CHUNK:
+            yield part
+            part, size = [], 0
+        part.append(row)
+        size += len(row.data)
+    if part:
+        yield part
 
 
 def recorded_event(row: Recorded) -> event_pb2.RecordedEvent:

@@ -205,6 +205,10 @@ class Process(Generic[A, S]):
         while not self._stop.is_set():
             try:
                 await loop()
+            except Unsafe as refused:
+                log.critical("refusing to run: %s", refused)
+                self._exit_code = EXIT_SETTINGS
+                self._stop.set()
             except Exception:
                 log.exception("a loop failed; starting it again")
             await self._pause(RESTART_SECONDS)
@@ -213,14 +217,15 @@ class Process(Generic[A, S]):
         self._why_not_ready = "stopping"
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
         await server.stop(STOP_SECONDS)
         await channels.close()
         await bus.close()
 
     async def _pause(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self._stop.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
         except TimeoutError:
             return
 

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import psycopg
-from psycopg_pool import ConnectionPool
+from psycopg_pool import ConnectionPool, PoolTimeout
 
 from chassis.canonical import GENESIS
 from chassis.events import Recorded
+
+# Connection lost, resources gone, operator intervention: states that pass.
+_OUTAGES = {"08", "53", "57"}
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -23,6 +26,13 @@ T = TypeVar("T")
 
 class Fenced(Exception):
     """Another writer owns the shard; what was tried is not written."""
+
+
+def is_outage(error: Exception) -> bool:
+    """Whether the database was away, rather than answering that it will not do this."""
+    if isinstance(error, psycopg.OperationalError):
+        return error.sqlstate is None or error.sqlstate[:2] in _OUTAGES
+    return isinstance(error, PoolTimeout)
 
 
 class Unsafe(Exception):

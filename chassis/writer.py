@@ -18,7 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg_pool import PoolTimeout
@@ -27,13 +27,16 @@ from chassis.application import Application
 from chassis.clock import Clock
 from chassis.errors import Conflict, CursorMoved, Overloaded, ServiceError, Unavailable
 from chassis.events import Cause
-from chassis.store import Cursor, Fenced, Group, Head, Parked, Store
+from chassis.store import Cursor, Fenced, Group, Head, Parked, Store, is_outage
 
 log = logging.getLogger(__name__)
 
 NO_CAUSE = Cause()
 GROUP_MAX = 512
 WAITING_MAX = 50_000
+AWAY_SECONDS = 0.2
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -259,11 +262,7 @@ class Writer:
         # Read the group in flight before the store: it may be committed in between.
         unread = self._in_flight.group.answers if self._in_flight else []
         flying = {key: (digest, answer) for key, digest, answer in unread}
-        while True:
-            try:
-                return self._store.answers(keys) | flying
-            except (psycopg.OperationalError, PoolTimeout):
-                self._wait_for_database()
+        return self._until_back(lambda: self._store.answers(keys)) | flying
 
     def _commit(self, before: Head, group: Group, after: Head) -> None:
         """Commit for sure: an unclear outcome is resolved by looking, never by guessing."""
@@ -271,20 +270,22 @@ class Writer:
             try:
                 self._store.commit(before, group, after)
                 return
-            except (psycopg.OperationalError, PoolTimeout):
-                if self._was_written(group, after):
+            except (psycopg.OperationalError, PoolTimeout) as error:
+                if not is_outage(error):
+                    raise
+                if self._until_back(lambda: self._store.is_written(group, after)):
                     return
 
-    def _was_written(self, group: Group, after: Head) -> bool:
+    def _until_back(self, read: Callable[[], T]) -> T:
+        """Read, however long the database is away."""
         while True:
             try:
-                return self._store.is_written(group, after)
-            except (psycopg.OperationalError, PoolTimeout):
-                self._wait_for_database()
-
-    def _wait_for_database(self) -> None:
-        log.warning("the database is away; waiting for it")
-        time.sleep(0.2)
+                return read()
+            except (psycopg.OperationalError, PoolTimeout) as error:
+                if not is_outage(error):
+                    raise
+                log.warning("the database is away; waiting for it")
+                time.sleep(AWAY_SECONDS)
 
     def _refuse_the_rest(self) -> None:
         gone = Unavailable("this process no longer writes", code="NOT_LEADER")

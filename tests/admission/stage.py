@@ -78,13 +78,6 @@ class Stage:
         fresh.catch_up()
         return fresh
 
-    def state(self) -> bytes:
-        """The live state, with every aggregate loaded: a refused command forgets what it read."""
-        for aggregate_id in {event.aggregate_id for event in self.log.events}:
-            self.run(lambda at, key=aggregate_id: self.admission.find(Envelope, key))
-            self.run(lambda at, key=aggregate_id: self.admission.find(Workload, key))
-        return self.admission.state()
-
 
 def intent(**job: Any) -> dict[str, Any]:
     known = {

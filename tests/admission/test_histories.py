@@ -135,7 +135,7 @@ class Histories(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "stage"):
             return
-        live = self.stage.state()
+        live = self.stage.admission.state()
         assert self.stage.rebuilt().state() == live
         restored = Admission(self.stage.log)
         restored.load(self.stage.admission.snapshot())

@@ -17,12 +17,12 @@ def test_a_rebuild_and_a_snapshot_give_the_live_bytes() -> None:
     stage = full_history()
     restored = Admission(stage.log)
     restored.load(stage.admission.snapshot())
-    assert stage.rebuilt().state() == stage.state() == restored.state()
+    assert stage.rebuilt().state() == stage.admission.state() == restored.state()
 
 
 def test_history_survives_a_tighter_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = full_history()
-    before = stage.state()
+    before = stage.admission.state()
     nothing = Denial(PendingReason.ENVELOPE, "nothing is allowed any more")
     monkeypatch.setattr(policy, "denial", lambda *_: nothing)
     monkeypatch.setattr(policy, "may", lambda *_: False)

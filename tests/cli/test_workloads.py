@@ -12,6 +12,10 @@ from hypothesis import strategies as st
 from starlette.responses import StreamingResponse
 
 from chassis.errors import Invalid, NotFound
+from gateway.http import bodies
+from gateway.http.intents import IntentDocument
+from gateway.strict import json_document
+from gateway.yaml_documents import yaml_document
 from leasehold.cli import output, progress
 from leasehold.cli.failures import Exit
 from tests.cli.conftest import Run
@@ -34,6 +38,13 @@ pytestmark = pytest.mark.usefixtures("logged_in")
 
 LOGS = f"/v1/workloads/{workload_id(1)}/logs"
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.iterdir()), ids=lambda path: path.name)
+def test_every_example_is_an_intent_that_the_gateway_accepts(path: Path) -> None:
+    reader = json_document if path.suffix == ".json" else yaml_document
+    document = bodies.read(IntentDocument, reader(path.read_bytes()))
+    assert document.intent().training_job.gpu_count > 0
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,12 @@ class Heads:
     def unchanged(self) -> Iterator[None]:
         before = self.at_rest()
         yield
-        assert self.positions() == before
+        written = [
+            f"{service}/{event.position} {event.topic} of {event.aggregate_id}"
+            for service, store in self.stores.items()
+            for event in store.read(before[service], 100)
+        ]
+        assert not written, f"something happened: {', '.join(written)}"
 
     def _if_at_rest(self) -> Positions | None:
         before = self.positions()

@@ -52,7 +52,7 @@ class Party:
 
     def top_up(self, nanos: int, key: str) -> billing_pb.TopUpResponse:
         request = billing_pb.TopUpRequest(
-            tenant_id=self.tenant_id, amount_nanos=nanos, currency="USD", reference=self.name
+            tenant_id=self.tenant_id, amount_nanos=nanos, currency="USD", reference=key
         )
         # Until billing has heard of the tenant.
         not_yet = grpc.StatusCode.NOT_FOUND
@@ -167,7 +167,7 @@ def test_a_key_gives_one_answer_and_no_other_body(
         metadata = party.metadata("submit-once")
         assert refusal(party.admission.SubmitWorkload, request, metadata=metadata) == CONFLICT
         more = billing_pb.TopUpRequest(
-            tenant_id=party.tenant_id, amount_nanos=8, currency="USD", reference=party.name
+            tenant_id=party.tenant_id, amount_nanos=8, currency="USD", reference="top-up-once"
         )
         assert refusal(party.treasury.TopUp, more, metadata=keyed("top-up-once")) == CONFLICT
     books.check(party.tenant_id, [once.workload_id])
