@@ -30,6 +30,13 @@ TICK_SECONDS = 1.0
 CALL_SECONDS = 5.0
 CANDIDATES_MAX = 256
 
+# The keeper is not there or too busy, whatever it was asked.
+_AWAY = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+)
+
 
 class AdmissionLoop:
     def __init__(self, admission: Admission, edge: Edge) -> None:
@@ -72,42 +79,48 @@ class AdmissionLoop:
         )
         if not candidates:
             return False
-        answers = await self._ask(candidates)
+        answers = await self._asked(candidates)
         settled = await self._edge.act(lambda at: self._rounds.settle(answers, at=at))
         DECISION.observe(time.monotonic() - began)
         WORKLOADS.labels("admitted").inc(settled.admitted)
         await self._release(settled)
         return settled.more
 
-    async def _ask(self, candidates: Iterable[Candidate]) -> list[Answer]:
-        """Ask both keepers for every candidate that the first one did not refuse."""
+    async def _asked(self, candidates: Iterable[Candidate]) -> list[Answer]:
+        """Both keepers' answers for every candidate that the first one did not refuse."""
         answers = [Answer(candidate) for candidate in candidates]
-        by_placement = [a for a in answers if a.candidate.first is Keeper.PLACEMENT]
         by_billing = [a for a in answers if a.candidate.first is Keeper.BILLING]
-        await self._ask_placement(by_placement)
-        await self._ask_billing([a for a in answers if not a.refused])
-        await self._ask_placement([a for a in by_billing if not a.refused])
+        by_placement = [a for a in answers if a.candidate.first is Keeper.PLACEMENT]
+        await self._ask(Keeper.PLACEMENT, by_placement)
+        await self._ask(Keeper.BILLING, [a for a in answers if not a.refused])
+        await self._ask(Keeper.PLACEMENT, [a for a in by_billing if not a.refused])
         return answers
 
-    async def _ask_placement(self, answers: list[Answer]) -> None:
+    async def _ask(self, keeper: Keeper, answers: list[Answer]) -> None:
         if not answers:
             return
         try:
-            request = wire.gpu_holds(answer.candidate for answer in answers)
-            response = await self._placement.PlaceHolds(request, timeout=CALL_SECONDS)
-            wire.take_gpu_answers(answers, response)
+            await self._call(keeper, answers)
         except grpc.aio.AioRpcError as error:
-            _note_silence(Keeper.PLACEMENT, answers, error)
+            if len(answers) > 1 and error.code() not in _AWAY:
+                # Something is wrong with one of them; it must not hold up the others.
+                for answer in answers:
+                    await self._ask(keeper, [answer])
+                return
+            log.warning("%s does not answer: %s %s", keeper, error.code().name, error.details())
+            for answer in answers:
+                answer.denial = silence(keeper)
 
-    async def _ask_billing(self, answers: list[Answer]) -> None:
-        if not answers:
-            return
-        try:
-            request = wire.money_holds(answer.candidate for answer in answers)
-            response = await self._billing.PlaceHolds(request, timeout=CALL_SECONDS)
-            wire.take_money_answers(answers, response)
-        except grpc.aio.AioRpcError as error:
-            _note_silence(Keeper.BILLING, answers, error)
+    async def _call(self, keeper: Keeper, answers: list[Answer]) -> None:
+        candidates = [answer.candidate for answer in answers]
+        if keeper is Keeper.PLACEMENT:
+            gpus = wire.gpu_holds(candidates)
+            held = await self._placement.PlaceHolds(gpus, timeout=CALL_SECONDS)
+            wire.take_gpu_answers(answers, held)
+        else:
+            money = wire.money_holds(candidates)
+            set_aside = await self._billing.PlaceHolds(money, timeout=CALL_SECONDS)
+            wire.take_money_answers(answers, set_aside)
 
     async def _release(self, settled: Settled) -> None:
         if lease_ids := settled.release.get(Keeper.PLACEMENT):
@@ -124,12 +137,6 @@ async def _tried(release: Awaitable[object]) -> None:
         await release
     except grpc.aio.AioRpcError as error:
         log.info("holds are left to expire: %s %s", error.code().name, error.details())
-
-
-def _note_silence(keeper: Keeper, answers: list[Answer], error: grpc.aio.AioRpcError) -> None:
-    log.warning("%s does not answer: %s %s", keeper, error.code().name, error.details())
-    for answer in answers:
-        answer.denial = silence(keeper)
 
 
 async def _within(event: asyncio.Event, seconds: float) -> bool:

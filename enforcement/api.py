@@ -41,6 +41,6 @@ class EnforcementService(pb_grpc.EnforcementServiceServicer):
     ) -> pb.ListGuardsResponse:
         tenant_id = caller(context).scope("")
         guards = await self._edge.query(
-            lambda: [wire.guard(guard) for guard in self._enforcement.guards(tenant_id)]
+            lambda: [wire.guard(*found) for found in self._enforcement.guards(tenant_id)]
         )
         return pb.ListGuardsResponse(guards=guards)

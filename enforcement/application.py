@@ -16,6 +16,7 @@ class Enforcement(Application):
         self.views = {"watch": self.watch}
         # Runtime memory, not state: after a restart a streak begins anew, and a new boot of a
         # node begins a new sequence.
+        self._latest: dict[str, Sample] = {}
         self._streaks: dict[str, dict[int, Streak]] = {}
         self._seq_last: dict[tuple[str, str, int], int] = {}
 
@@ -49,6 +50,7 @@ class Enforcement(Application):
             guard.lower(at=at)
             self.save(guard)
             self._streaks.pop(guard.id, None)
+            self._latest.pop(guard.id, None)
 
     def report(self, node_id: str, boot_id: str, samples: list[Sample], *, at: int) -> list[str]:
         """Take readings of one node in; answers what was wrong with those not used."""
@@ -62,14 +64,16 @@ class Enforcement(Application):
             self._weigh(node_id, sample, at=at)
         return flagged
 
-    def guards(self, tenant_id: str = "") -> list[Guard]:
+    def guards(self, tenant_id: str = "") -> list[tuple[Guard, Sample | None]]:
+        """Guards that stand, each with the latest reading since this process began."""
         guards = [self.get(Guard, aggregate_id) for aggregate_id in self.watch.guards]
-        return [guard for guard in guards if tenant_id in ("", guard.tenant_id)]
+        return [(g, self._latest.get(g.id)) for g in guards if tenant_id in ("", g.tenant_id)]
 
     def _weigh(self, node_id: str, sample: Sample, *, at: int) -> None:
         watching = self.watch.guard_of(node_id, sample.slot)
         if watching is None:
             return
+        self._latest[watching] = sample
         streaks = self._streaks.setdefault(watching, {})
         streaks[sample.slot] = streak = streaks.get(sample.slot, Streak()).after(sample)
         recovered = all(one.is_recovery for one in streaks.values())

@@ -26,8 +26,6 @@ class Guard(Aggregate):
         self.slots = slots
         self.step = ""
         self.lowered = False
-        self.memory_bytes_used = 0
-        self.memory_bytes_total = 0
 
     class Raised(FirstEvent):
         TOPIC = "enforcement.guard.raised"
@@ -78,10 +76,6 @@ class Guard(Aggregate):
         memory_bytes_used: int
         memory_bytes_total: int
         samples: int
-
-        def apply(self, guard: Guard) -> None:
-            guard.memory_bytes_used = self.memory_bytes_used
-            guard.memory_bytes_total = self.memory_bytes_total
 
     class StepTaken(Aggregate.Event):
         TOPIC = "enforcement.guard.step_taken"

@@ -26,12 +26,12 @@ def samples(request: pb.ReportTelemetryRequest) -> list[Sample]:
     ]
 
 
-def guard(aggregate: Guard) -> pb.Guard:
+def guard(aggregate: Guard, latest: Sample | None) -> pb.Guard:
     return pb.Guard(
         lease_id=aggregate.id.removeprefix("grd_"),
         tenant_id=aggregate.tenant_id,
         node_id=aggregate.node_id,
         step=aggregate.step,
-        memory_bytes_used=aggregate.memory_bytes_used,
-        memory_bytes_total=aggregate.memory_bytes_total,
+        memory_bytes_used=latest.memory_bytes_used if latest else 0,
+        memory_bytes_total=latest.memory_bytes_total if latest else 0,
     )

@@ -7,7 +7,7 @@ from gateway.application import Gateway
 from gateway.http.calls import rpc
 from gateway.http.intents import IntentDocument, document_path
 from gateway.http.operations import JSON, Ask, Operation, asking, json_response
-from gateway.http.queries import PAGED
+from gateway.http.queries import PAGED, TENANT
 from gateway.http.shapes import json_of
 from leasehold.admission.v1 import admission_service_pb2 as pb
 from leasehold.admission.v1.workload_pb2 import Workload
@@ -51,8 +51,10 @@ def operations() -> tuple[Operation, ...]:
             "/v1/workloads",
             "Lists workloads, newest first.",
             rpc("admission", "ListWorkloads"),
-            lambda ask: pb.ListWorkloadsRequest(**ask.page("ListWorkloads")),
-            query=PAGED,
+            lambda ask: pb.ListWorkloadsRequest(
+                **ask.page("ListWorkloads"), tenant_id=ask.tenant
+            ),
+            query=(*PAGED, TENANT),
         ),
         asking(
             "GET",
@@ -83,8 +85,8 @@ def operations() -> tuple[Operation, ...]:
             "/v1/leases",
             "Lists leases, newest first.",
             rpc("placement", "ListLeases"),
-            lambda ask: placement.ListLeasesRequest(**ask.page("ListLeases")),
-            query=PAGED,
+            lambda ask: placement.ListLeasesRequest(**ask.page("ListLeases"), tenant_id=ask.tenant),
+            query=(*PAGED, TENANT),
         ),
         asking(
             "GET",

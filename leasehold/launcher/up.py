@@ -81,6 +81,16 @@ def _tell(console: Console, began: float, name: str, news: str) -> None:
     console.print(f"[dim]{time.monotonic() - began:5.1f} s[/]  [green]✓[/] {name} {news}")
 
 
+# From an empty platform to an invoice; README.md tells the same story.
+NEXT = (
+    "login --operator",
+    "signup acme",
+    "topup acme 100 --profile operator",
+    "apply -f examples/train.yaml --wait",
+    "invoice issue",
+)
+
+
 def _welcome(console: Console, platform: Platform, seconds: float) -> None:
     found = platform.addresses()
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
@@ -100,7 +110,10 @@ def _welcome(console: Console, platform: Platform, seconds: float) -> None:
     console.print(table, soft_wrap=True)
     if platform.gpu_reader == PYTHON_READER:
         console.print("\nNo C compiler: the simulated GPUs come from a plain Python reader.")
-    console.print(f"\nNext, in another terminal:  [bold]{_command()} login[/]")
+    console.print("\nNext, in another terminal:\n")
+    for line in NEXT:
+        console.print(f"  [bold]{_command()} {line}[/]")
+    console.print()
     console.print("Ctrl-C stops everything; the next start continues with the same data.")
 
 
