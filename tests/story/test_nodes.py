@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import psutil
@@ -50,7 +51,7 @@ def test_both_machines_are_shown_with_their_simulated_gpus(platform: Platform) -
     nodes = {node["node_id"]: node for node in staff.get("/v1/nodes")["nodes"]}
     staff.close()
     for name in platform.node_names:
-        node = nodes[node_id_of(platform, name)]
+        node = nodes[(platform.state / "nodes" / name / "node_id").read_text()]
         assert (node["status"], node["simulated"], node["source"]) == ("ready", True, "local")
         assert [gpu["index"] for gpu in node["gpus"]] == list(range(8))
         assert {gpu["model"] for gpu in node["gpus"]} == {"H100"}
@@ -92,7 +93,7 @@ def test_a_node_whose_clock_is_an_hour_ahead_is_billed_by_ours(
     witness = shared(tmp_path) / "duration"
     workload_id = customer.submit("ticking", timed(2, witness))
     lease = running_lease(customer, workload_id)
-    name = next(n for n in platform.node_names if node_id_of(platform, n) == lease["node_id"])
+    name = folder_of(platform, lease["node_id"]).name
     node = NodeServiceStub(speakers.node(name, "placement"))
     for ahead_us in (HOUR, -HOUR):
         status = node_pb.RunStatus(
@@ -101,6 +102,7 @@ def test_a_node_whose_clock_is_an_hour_ahead_is_billed_by_ours(
             state=node_pb.RUN_STATE_RUNNING,
             run_us=1,
         )
+        # It claims to have every assignment, so that none counts as handed over to it.
         request = node_pb.SyncNodeRequest(
             boot_id=boot_id(), wall_at=now() + ahead_us, statuses=[status], revision=2**40
         )
@@ -122,8 +124,7 @@ def test_a_job_does_not_notice_that_its_agent_was_killed(
     witness = shared(tmp_path) / "duration"
     workload_id = customer.submit("steady", timed(2, witness))
     lease = running_lease(customer, workload_id)
-    name = next(n for n in platform.node_names if node_id_of(platform, n) == lease["node_id"])
-    platform.kill(name)
+    platform.kill(folder_of(platform, lease["node_id"]).name)
     lease_us = seen_out(customer, books, workload_id, "SUCCEEDED")
     assert 0 <= lease_us - int(witness.read_text()) < OVERHEAD_US_MAX
     platform.wait_ready()
@@ -177,16 +178,18 @@ def all_nodes(speakers: Speakers) -> list[node_pb2.Node]:
     return list(placement.ListNodes(pb.ListNodesRequest(), timeout=SECONDS).nodes)
 
 
-def node_id_of(platform: Platform, name: str) -> str:
-    return (platform.state / "nodes" / name / "node_id").read_text()
+def folder_of(platform: Platform, node_id: str) -> Path:
+    """The machine of a node; it bears the name of its process."""
+    folders = (platform.state / "nodes").iterdir()
+    return next(one for one in folders if (one / "node_id").read_text() == node_id)
 
 
-def running_lease(customer: Customer, workload_id: str) -> dict[str, object]:
+def running_lease(customer: Customer, workload_id: str) -> dict[str, Any]:
     wait_for(
         lambda: customer.workload(workload_id)["state"] == "RUNNING", seconds=30, what="the start"
     )
     lease_id = customer.workload(workload_id)["lease_id"]
-    found: dict[str, object] = customer.get(f"/v1/leases/{lease_id}")
+    found: dict[str, Any] = customer.get(f"/v1/leases/{lease_id}")
     return found
 
 
