@@ -25,6 +25,8 @@ class Candidate:
     tenant_id: str
     lease_id: str
     request: Request
+    # The workload's last event, which the holds follow from.
+    causation_id: str = ""
     first: Keeper = Keeper.PLACEMENT
 
 

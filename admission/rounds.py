@@ -100,7 +100,12 @@ class Rounds:
             return None
         run.allowance = run.allowance.after(request)
         run.last = Candidate(
-            workload_id, workload.tenant_id, workload.lease_id_next, request, run.first
+            workload_id,
+            workload.tenant_id,
+            workload.lease_id_next,
+            request,
+            self._admission.last_event(workload),
+            run.first,
         )
         return run.last
 

@@ -116,6 +116,7 @@ def gpu_holds(candidates: Iterable[Candidate]) -> placement_pb.PlaceHoldsRequest
                 gpu_model=candidate.request.gpu_model,
                 gpu_count=candidate.request.gpu_count,
                 correlation_id=candidate.workload_id,
+                causation_id=candidate.causation_id,
             )
             for candidate in candidates
         ]
@@ -132,6 +133,7 @@ def money_holds(candidates: Iterable[Candidate]) -> billing_pb.PlaceHoldsRequest
                 gpu_count=candidate.request.gpu_count,
                 seconds_max=candidate.request.seconds_max,
                 correlation_id=candidate.workload_id,
+                causation_id=candidate.causation_id,
             )
             for candidate in candidates
         ]

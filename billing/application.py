@@ -125,7 +125,7 @@ class Billing(Application):
             detail = f"{size} nano-units are needed, {account.prepaid_nanos} are available"
             return _refused(request, MoneyRefusal.BALANCE, detail, size)
         account.place_hold(request, size, expires_at=at + policy.HOLD_LIFE_US, at=at)
-        self.save(account)
+        self.save(account, because=request.causation_id)
         return HoldAnswer(request.lease_id, size)
 
     def release_holds(self, lease_ids: Sequence[str], cause: str, *, at: int) -> None:

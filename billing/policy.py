@@ -131,6 +131,7 @@ class HoldRequest:
     gpu_count: int
     seconds_max: int
     correlation_id: str
+    causation_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ def _hold_request(hold: pb.MoneyHoldRequest) -> HoldRequest:
         gpu_count=hold.gpu_count,
         seconds_max=hold.seconds_max,
         correlation_id=hold.correlation_id,
+        causation_id=hold.causation_id,
     )
 
 

@@ -38,6 +38,8 @@ class Aggregate(BaseAggregate[str]):
     # Whom the history belongs to, and what it follows from; both go into every event's meta.
     tenant_id: str = ""
     correlation_id: str = ""
+    # Where its last event stands in the log; kept by the application.
+    _position: int = 0
 
     class Event(Fact, CanMutateAggregate[str]):  # type: ignore[misc]
         """Something that happened to this aggregate."""

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from chassis import canonical
 from chassis.aggregates import Aggregate, FirstEvent
 from chassis.errors import Invalid, NotFound
-from chassis.events import Cause, Codec, Recorded
+from chassis.events import Cause, Codec, Recorded, event_id
 from chassis.store import Head
 
 A = TypeVar("A", bound=Aggregate)
@@ -37,6 +37,7 @@ class Log(Protocol):
     """What an application reads its past from."""
 
     service: str
+    shard: int
 
     def history(self, aggregate_id: str) -> list[Recorded]: ...
     def replay(self, after: int = 0, *, until: int = 0) -> Iterator[list[Recorded]]: ...
@@ -94,13 +95,16 @@ class Application:
             raise NotFound(f"no {noun} {aggregate_id!r}", code=f"{noun.upper()}_NOT_FOUND")
         return aggregate
 
-    def save(self, *aggregates: Aggregate) -> None:
+    def save(self, *aggregates: Aggregate, because: str = "") -> None:
+        """Stage what happened. ``because`` is the event it follows from, if the caller knows."""
         for aggregate in aggregates:
             # What the database would refuse must be refused while that is still an answer.
             if not (len(aggregate.id) <= ID_LENGTH_MAX and aggregate.id.isprintable()):
                 raise Invalid(f"an id has at most {ID_LENGTH_MAX} characters", code="ID")
             self._touched[aggregate.id] = aggregate
-            self._staged.extend(aggregate.collect_events())
+            for event in aggregate.collect_events():
+                vars(event)["causation_id"] = because
+                self._staged.append(event)
 
     # For whoever runs commands.
 
@@ -110,21 +114,31 @@ class Application:
         for aggregate_id, aggregate in self._touched.items():
             assert not aggregate.pending_events, f"{aggregate_id} was changed and not saved"
             self._remember(aggregate_id, aggregate)
-        self._touched.clear()
+        changed, self._touched = self._touched, {}
         for event in events:
             if not event.correlation_id:
-                self._correlate(event, cause.correlation_id)
+                _correlate(event, changed[event.originator_id], cause.correlation_id)
             self._show(event)
         self._uncommitted.extend(events)
         return events
 
+    def last_event(self, aggregate: Aggregate) -> str:
+        """The id of the last event of something that follows from one intent, if this does."""
+        if not (aggregate.correlation_id and aggregate._position):
+            return ""
+        return event_id(self.service, self.log.shard, aggregate._position)
+
     def record(self, cause: Cause, head: Head) -> tuple[list[Recorded], Head]:
         """Accept the command that just ran, as rows to be written after ``head``."""
         position, chain, rows = head.position, head.hash, []
+        changed = self._touched
         for event in self.collect(cause):
-            data = self.codec.encode(event, cause)
+            aggregate = changed[event.originator_id]
+            causation_id = event.causation_id or cause.causation_id or self.last_event(aggregate)
+            data = self.codec.encode(event, cause.actor, causation_id)
             chain = canonical.chained(chain, data)
             position += 1
+            aggregate._position = position
             rows.append(
                 Recorded(
                     position,
@@ -222,9 +236,11 @@ class Application:
             if aggregate is None:
                 if version > 1:
                     aggregate = self._rebuild(aggregate_id, version - 1)
-                self._remember(aggregate_id, event.mutate(aggregate))
+                aggregate = event.mutate(aggregate)
+                self._remember(aggregate_id, aggregate)
             else:
                 event.mutate(aggregate)
+            aggregate._position = position
             for apply in views:
                 apply(event)
         if page:
@@ -235,15 +251,6 @@ class Application:
         self.last_at = event.timestamp
         for view in self.views.values():
             view.apply(event)
-
-    def _correlate(self, event: Any, correlation_id: str) -> None:
-        """An event without a correlation of its own takes its cause's, and so does what it began:
-        live as after decoding."""
-        vars(event)["correlation_id"] = correlation_id
-        if isinstance(event, FirstEvent):
-            aggregate = self._cache[event.originator_id]
-            if "correlation_id" in vars(aggregate):
-                aggregate.correlation_id = correlation_id
 
     def _load(self, aggregate_id: str) -> Aggregate | None:
         if touched := self._touched.get(aggregate_id):
@@ -259,6 +266,7 @@ class Application:
         for recorded in self.log.history(aggregate_id):
             if recorded.version <= version_max:
                 aggregate = self.codec.decode(recorded.topic, recorded.data).mutate(aggregate)
+                aggregate._position = recorded.position
         for event in self._uncommitted:
             version = aggregate.version if aggregate else 0
             if event.originator_id == aggregate_id and event.originator_version > version:
@@ -272,3 +280,11 @@ class Application:
         if len(self._cache) > self.cache_size:
             self._cache.popitem(last=False)
             self._evicted = True
+
+
+def _correlate(event: Any, aggregate: Aggregate, correlation_id: str) -> None:
+    """An event without a correlation of its own takes its cause's, and so does what it began:
+    live as after decoding."""
+    vars(event)["correlation_id"] = correlation_id
+    if isinstance(event, FirstEvent) and "correlation_id" in vars(aggregate):
+        aggregate.correlation_id = correlation_id

@@ -81,14 +81,14 @@ class Codec:
     def topics(self) -> frozenset[str]:
         return frozenset(self._classes)
 
-    def encode(self, event: Any, cause: Cause) -> bytes:
+    def encode(self, event: Any, actor: str, causation_id: str) -> bytes:
         attributes = vars(event)
         facts = {name: attributes[name] for name in self._facts[type(event)]}
         facts["meta"] = {
-            "actor": cause.actor,
+            "actor": actor,
             "aggregate_id": attributes["originator_id"],
             "at": attributes["timestamp"],
-            "causation_id": cause.causation_id,
+            "causation_id": causation_id,
             "correlation_id": attributes["correlation_id"],
             "tenant_id": attributes["tenant_id"],
             "topic": type(event).TOPIC,

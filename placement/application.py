@@ -148,7 +148,7 @@ class Placement(Application):
         lease = Lease.hold(
             request, node_id=spot.node_id, slots=spot.slots, expires_at=expires_at, at=at
         )
-        self.save(lease)
+        self.save(lease, because=request.causation_id)
         return HoldResult(request.lease_id, expires_at=expires_at)
 
     def release_holds(self, lease_ids: Iterable[str], *, at: int) -> None:

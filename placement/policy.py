@@ -48,6 +48,7 @@ class HoldRequest:
     gpu_model: str
     gpu_count: int
     correlation_id: str
+    causation_id: str = ""
 
 
 @dataclass(frozen=True)

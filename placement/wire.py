@@ -64,6 +64,7 @@ def _hold_request(message: service_pb2.HoldRequest) -> HoldRequest:
         gpu_model=message.gpu_model,
         gpu_count=message.gpu_count,
         correlation_id=message.correlation_id or message.workload_id,
+        causation_id=message.causation_id,
     )
 
 

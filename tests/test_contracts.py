@@ -58,7 +58,7 @@ def test_an_event_is_its_message(application: type[Application], event: Any) -> 
     }
     stored = canonical.dumps(facts)
     decoded = codec.decode(event.TOPIC, stored)
-    encoded = codec.encode(decoded, CAUSE)
+    encoded = codec.encode(decoded, CAUSE.actor, CAUSE.causation_id)
     assert encoded == stored, "the event's attributes are not the message's fields"
     parsed = json_format.Parse(encoded, message())
     shown = json_format.MessageToDict(parsed, preserving_proto_field_name=True)

@@ -51,9 +51,7 @@ def operations() -> tuple[Operation, ...]:
             "/v1/workloads",
             "Lists workloads, newest first.",
             rpc("admission", "ListWorkloads"),
-            lambda ask: pb.ListWorkloadsRequest(
-                **ask.page("ListWorkloads"), tenant_id=ask.tenant
-            ),
+            lambda ask: pb.ListWorkloadsRequest(**ask.page("ListWorkloads"), tenant_id=ask.tenant),
             query=(*PAGED, TENANT),
         ),
         asking(

@@ -12,20 +12,27 @@ from chassis.errors import Refused
 class Shelf(Aggregate):
     TOPIC = "depot.shelf"
 
-    def __init__(self, tenant_id: str, goods_max: int) -> None:
+    def __init__(self, tenant_id: str, correlation_id: str, goods_max: int) -> None:
         self.tenant_id = tenant_id
+        self.correlation_id = correlation_id
         self.goods_max = goods_max
         self.goods = 0
 
     class Mounted(FirstEvent):
         TOPIC = "depot.shelf.mounted"
         tenant_id: str
+        correlation_id: str
         goods_max: int
 
     @classmethod
     def mount(cls, shelf_id: str, tenant_id: str, goods_max: int, *, at: int) -> Shelf:
         return cls._create(
-            cls.Mounted, id=shelf_id, tenant_id=tenant_id, goods_max=goods_max, timestamp=at
+            cls.Mounted,
+            id=shelf_id,
+            tenant_id=tenant_id,
+            correlation_id="",
+            goods_max=goods_max,
+            timestamp=at,
         )
 
     def stock(self, goods: int, *, at: int) -> None:

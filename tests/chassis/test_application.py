@@ -14,6 +14,7 @@ from chassis.memory import Direct, MemoryLog
 from tests.chassis.shelf import Depot, Shelf
 
 NOON = 1_767_268_800_000_000
+BY_NOBODY = Cause()
 
 
 def test_an_event_carries_who_when_and_why() -> None:
@@ -80,6 +81,24 @@ def test_a_small_cache_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         assert rebuilt.get(Shelf, shelf).goods == depot.get(Shelf, shelf).goods == 3
 
 
+def test_a_command_may_change_more_than_the_cache_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Depot, "cache_size", 1)
+    log, depot, run = depot_with_a_shelf()
+    run(lambda: depot.mount("shf_2", "ten_2", 9, at=NOON))
+    run(lambda: depot.stock("shf_1", 5, at=NOON))
+    run(lambda: depot.move("shf_1", "shf_2", 5, at=NOON))
+    assert (depot.get(Shelf, "shf_1").goods, depot.get(Shelf, "shf_2").goods) == (0, 5)
+
+
+def test_what_happens_by_itself_follows_from_what_happened_before() -> None:
+    log, depot, run = depot_with_a_shelf(Cause(correlation_id="cor_1"))
+    run(lambda: depot.stock("shf_1", 1, at=NOON))
+    run(lambda: depot.stock("shf_1", 1, at=NOON), Cause(causation_id="orders/0/9"))
+    run(lambda: depot.stock("shf_1", 1, at=NOON))
+    causes = [canonical.loads(event.data)["meta"]["causation_id"] for event in log.events]
+    assert causes == ["", "depot/0/1", "orders/0/9", "depot/0/3"]
+
+
 def test_a_changed_byte_breaks_the_chain_at_its_position() -> None:
     log, depot, run = depot_with_a_shelf()
     for _ in range(4):
@@ -127,9 +146,9 @@ def test_a_float_has_no_canonical_form(value: object) -> None:
         canonical.dumps({"a": value})
 
 
-def depot_with_a_shelf() -> tuple[MemoryLog, Depot, Direct]:
+def depot_with_a_shelf(cause: Cause = BY_NOBODY) -> tuple[MemoryLog, Depot, Direct]:
     log = MemoryLog()
     depot = Depot(log)
     run = Direct(depot, log)
-    run(lambda: depot.mount("shf_1", "ten_1", 10, at=NOON))
+    run(lambda: depot.mount("shf_1", "ten_1", 10, at=NOON), cause)
     return log, depot, run

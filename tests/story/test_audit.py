@@ -6,92 +6,44 @@ copy of all logs: the bus and the live services are then the witnesses against i
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
-from psycopg import sql
 
-from chassis import canonical, schema
 from leasehold.launcher.platform import Platform
 from leasehold.launcher.ports import SERVICES
-from tests.story.customer import SignUp
+from tests.story.copies import Copy, copied
+from tests.story.customer import funded_customer
 from tests.story.heads import Heads
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.story
 
-COPY = "audit_copy"
-TABLES = ("events", "heads", "cursors")
-Connection = psycopg.Connection[Any]
 
-
-@pytest.fixture
-def worked(platform: Platform, sign_up: SignUp) -> Platform:
+@pytest.fixture(scope="module")
+def worked(platform: Platform) -> Platform:
     """A platform at rest that has something on record in every log that tenants fill."""
-    customer = sign_up("audited")
+    customer, heads = funded_customer(platform, "audited"), Heads(platform)
     workload_id = customer.submit("audited", "true")
     wait_for(lambda: customer.has_ended(workload_id), seconds=30, what="the end of the job")
-    heads = Heads(platform)
     heads.at_rest()
     customer.post("/v1/invoices")
     heads.at_rest()
+    customer.close()
     heads.close()
     return platform
 
 
 @pytest.fixture
-def copy(worked: Platform, tmp_path: Path) -> Iterator["Copy"]:
-    url = worked.addresses()["postgres_url"]
-    with psycopg.connect(url, autocommit=True) as admin:
-        admin.execute(f"drop database if exists {COPY} with (force)")
-        admin.execute(f"create database {COPY}")
-        try:
-            copied_url = urlunsplit(urlsplit(url)._replace(path=f"/{COPY}"))
-            with psycopg.connect(copied_url, autocommit=True) as connection:
-                fill(url, connection)
-                yield Copy(connection, state_with(worked, copied_url, tmp_path / "state"))
-        finally:
-            admin.execute(f"drop database if exists {COPY} with (force)")
-
-
-class Copy:
-    """All logs in another database, and a state folder that names it instead of the real one."""
-
-    def __init__(self, connection: Connection, state: Path) -> None:
-        self.connection = connection
-        self.state = state
-
-    def middle(self, service: str) -> int:
-        row = self.connection.execute(f"select position / 2 + 1 from {service}.heads").fetchone()
-        assert row is not None
-        return int(row[0])
-
-    def rewrite(self, service: str, position: int, old: bytes, new: bytes) -> None:
-        """Change an event and everything that follows from it, as an insider would."""
-        rows = self.connection.execute(
-            f"select position, data, hash from {service}.events where position >= %s - 1"
-            " order by position",
-            (position,),
-        ).fetchall()
-        hash_ = rows[0][2] if position > 1 else canonical.GENESIS
-        for place, data, _ in rows[1:] if position > 1 else rows:
-            if place == position:
-                assert old in data
-                data = data.replace(old, new)
-            hash_ = canonical.chained(hash_, data)
-            self.connection.execute(
-                f"update {service}.events set data = %s, hash = %s where position = %s",
-                (data, hash_, place),
-            )
-        self.connection.execute(f"update {service}.heads set hash = %s", (hash_,))
+def copy(worked: Platform, tmp_path: Path) -> Iterator[Copy]:
+    with copied(worked, tmp_path / "state") as copy:
+        yield copy
 
 
 def test_a_whole_record_is_verified_for_people_and_for_programs(worked: Platform) -> None:
@@ -112,24 +64,24 @@ def test_a_whole_record_is_verified_for_people_and_for_programs(worked: Platform
 
 
 def test_every_service_rebuilt_from_zero_equals_its_live_state(worked: Platform) -> None:
-    read = leasehold(worked.state.path, "replay", "--check")
-    assert (read.returncode, read.stdout.count(" ok")) == (0, len(SERVICES))
+    read = leasehold(worked.state.path, "replay", "--check", "gateway", "billing")
+    assert (read.returncode, read.stdout.count(" ok")) == (0, 2)
     findings = document(leasehold(worked.state.path, "replay", "--check", "-o", "json"), 0)
     assert [finding["service"] for finding in findings] == list(SERVICES)
     assert all(finding["position"] and not finding["difference"] for finding in findings)
 
 
 def test_one_changed_byte_in_the_database_is_found(worked: Platform) -> None:
-    with psycopg.connect(worked.addresses()["postgres_url"], autocommit=True) as connection:
-        with changed_byte(connection, "admission", 2):
-            (finding,) = document(
-                leasehold(worked.state.path, "verify", "-o", "json"), 1, "admission"
-            )
-            assert finding["difference"].startswith("position 2: the stored bytes are not those")
-            read = leasehold(worked.state.path, "verify", "admission")
-            assert read.returncode == 1
-            assert "DIFFERS" in read.stdout
-            assert "position 2" in read.stdout
+    with changed_byte(worked.addresses()["postgres_url"], "admission", 2):
+        found = document(leasehold(worked.state.path, "verify", "-o", "json"), 1)
+        (wrong,) = (finding for finding in found if finding["difference"])
+        assert wrong["service"] == "admission"
+        assert wrong["difference"].startswith("position 2: the stored bytes are not those")
+        read = leasehold(worked.state.path, "verify", "admission")
+        assert read.returncode == 1
+        (line,) = (line for line in read.stdout.splitlines() if line.startswith("admission"))
+        assert "DIFFERS" in line
+        assert "position 2" in line
     assert leasehold(worked.state.path, "verify", "admission").returncode == 0
 
 
@@ -153,15 +105,18 @@ def test_a_shortened_log_contradicts_who_has_seen_more(copy: Copy) -> None:
     assert difference(copy, "billing").startswith(f"position {row[0]} is missing")
 
 
-def test_a_chain_rewritten_from_the_middle_contradicts_who_has_seen_it(copy: Copy) -> None:
-    for service in ("gateway", "aggregator"):
-        position = copy.middle(service)
-        copy.rewrite(service, position, b'"at":1', b'"at":2')
-        found = difference(copy, service)
-        assert found.startswith("position ")
-        assert "another event" in found
-        if service == "aggregator":  # nobody reacts to it, so only the bus has seen it
-            assert found == f"position {position}: the bus published another event than is stored"
+@pytest.mark.parametrize("service", ["gateway", "aggregator"])
+def test_a_chain_rewritten_from_the_middle_contradicts_who_has_seen_it(
+    copy: Copy, service: str
+) -> None:
+    position = copy.middle(service)
+    copy.rewrite(service, position, b'"at":1', b'"at":2')
+    found = difference(copy, service)
+    assert found.startswith("position ")
+    if service == "gateway":
+        assert found.endswith("applied another event")
+    else:  # nobody reacts to it, so only the bus has seen it
+        assert found == f"position {position}: the bus published another event than is stored"
 
 
 def test_a_column_that_lies_about_its_event_is_found(copy: Copy) -> None:
@@ -193,53 +148,30 @@ def leasehold(state: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def document(
-    done: subprocess.CompletedProcess[str], exit_code: int, only: str = ""
-) -> list[dict[str, Any]]:
-    """What a check says about each service, or about those with a difference."""
+def document(done: subprocess.CompletedProcess[str], exit_code: int) -> list[dict[str, Any]]:
+    """What a check says about each service."""
     assert done.returncode == exit_code, done.stdout + done.stderr
     findings: list[dict[str, Any]] = json.loads(done.stdout)["services"]
-    if not only:
-        return findings
-    wrong = [finding for finding in findings if finding["difference"]]
-    assert [finding["service"] for finding in wrong] == [only]
-    return wrong
+    return findings
 
 
 def difference(copy: Copy, service: str) -> str:
-    """What is wrong with one log of the copy; nothing is wrong with any other."""
-    (finding,) = document(leasehold(copy.state, "verify", "-o", "json"), 1, service)
+    (finding,) = document(leasehold(copy.state, "verify", "-o", "json", service), 1)
+    assert finding["service"] == service
     return str(finding["difference"])
 
 
 @contextmanager
-def changed_byte(connection: Connection, service: str, position: int) -> Iterator[None]:
-    """One bit of one byte of one event, and back again whatever happens."""
+def changed_byte(postgres_url: str, service: str, position: int) -> Iterator[None]:
+    """One bit of one event, and back again whatever happens.
+
+    An early event: no running service reads it again, so only an auditor can notice.
+    """
     flip = f"""update {service}.events set data = set_byte(data, 10, get_byte(data, 10) # 1)
         where position = {position}"""
-    assert connection.execute(flip.encode()).rowcount == 1
-    try:
-        yield
-    finally:
-        connection.execute(flip.encode())
-
-
-def fill(source_url: str, target: Connection) -> None:
-    with psycopg.connect(source_url) as source:
-        source.execute("set transaction isolation level repeatable read")
-        for service in SERVICES:
-            target.execute(schema.ddl(service, "current_user").encode())
-            for table in TABLES:
-                name = sql.Identifier(service, table)
-                out = sql.SQL("copy {} to stdout (format binary)").format(name)
-                into = sql.SQL("copy {} from stdin (format binary)").format(name)
-                with source.cursor().copy(out) as rows, target.cursor().copy(into) as copied:
-                    for data in rows:
-                        copied.write(data)
-
-
-def state_with(platform: Platform, postgres_url: str, folder: Path) -> Path:
-    shutil.copytree(platform.identities.of("operator"), folder / "identity" / "operator")
-    addresses = {**platform.addresses(), "postgres_url": postgres_url}
-    (folder / "platform.json").write_text(json.dumps(addresses))
-    return folder
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        assert connection.execute(flip.encode()).rowcount == 1
+        try:
+            yield
+        finally:
+            connection.execute(flip.encode())
