@@ -56,6 +56,18 @@ def test_what_is_no_message_of_the_method_is_refused(speakers: Speakers, heads: 
             assert refusal(call, data, metadata=TENANT) == (status, code), (method, data[:9])
 
 
+def test_a_batch_that_comes_too_early_may_be_repeated_with_its_key(
+    speakers: Speakers, heads: Heads
+) -> None:
+    batch = pb.SubmitBatchRequest(intents=[Intent(name="early")]).SerializeToString()
+    call = speakers.gateway("admission").unary_unary(f"{ADMISSION}/SubmitBatch")
+    metadata = for_tenant("ten_without_envelope", key="early")
+    with heads.unchanged():
+        refused = refusal(call, batch, metadata=metadata)
+    # Not an answer per intent: that would be kept, and given again for ever.
+    assert refused == (CODE.UNAVAILABLE, "ENVELOPE_PENDING")
+
+
 def test_a_call_without_an_end_in_sight_is_refused(speakers: Speakers, heads: Heads) -> None:
     call = speakers.gateway("admission").unary_unary(SUBMIT)
     with heads.unchanged():
