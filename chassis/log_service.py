@@ -6,6 +6,7 @@ byte shows.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
 
 import grpc
 
@@ -18,7 +19,7 @@ from leasehold.chassis.v1 import event_pb2
 from leasehold.chassis.v1 import log_service_pb2 as pb
 from leasehold.chassis.v1 import log_service_pb2_grpc as pb_grpc
 
-PAGE = 1_000
+WINDOW = 5_000
 CHUNK = 1_000_000
 
 
@@ -35,23 +36,22 @@ class LogService(pb_grpc.LogServiceServicer):
         self, request: pb.ReplayRequest, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[pb.ReplayResponse]:
         until = request.until or (await asyncio.to_thread(self._store.head)).position
+        filters: dict[str, Any] = {
+            "topics": list(request.topics),
+            "tenant_id": request.tenant_id,
+            "aggregate_id": request.aggregate_id,
+            "correlation_id": request.correlation_id,
+        }
         after = request.after
+        # An index finds the events of one aggregate or correlation; anything else is read
+        # window by window, so that no page costs more than the window.
+        indexed = bool(request.aggregate_id or request.correlation_id)
         while after < until:
-            page = await asyncio.to_thread(
-                self._store.read,
-                after,
-                PAGE,
-                until=until,
-                topics=list(request.topics),
-                tenant_id=request.tenant_id,
-                aggregate_id=request.aggregate_id,
-                correlation_id=request.correlation_id,
-            )
-            if not page:
-                return
+            end = until if indexed else min(until, after + WINDOW)
+            page = await asyncio.to_thread(self._store.read, after, WINDOW, until=end, **filters)
             for part in parts(page):
                 yield pb.ReplayResponse(events=[recorded_event(row) for row in part])
-            after = page[-1].position
+            after = page[-1].position if len(page) == WINDOW else end
 
     async def GetHead(
         self, request: pb.GetHeadRequest, context: grpc.aio.ServicerContext

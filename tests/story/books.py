@@ -7,6 +7,7 @@ from typing import Any
 
 from chassis.store import Store
 from leasehold.launcher.ports import SERVICES
+from tests.waiting import wait_for
 
 Event = dict[str, Any]
 
@@ -36,12 +37,20 @@ class Books:
 
     def check(self, tenant_id: str, workload_ids: list[str]) -> dict[str, int]:
         """Assert every invariant of a finished story; answers each lease's microseconds."""
+        wait_for(lambda: self.is_settled(tenant_id), seconds=60, what="the last posting")
         leases = self._check_leases(tenant_id, workload_ids)
         self._check_meters(tenant_id, leases)
         self._check_money(tenant_id)
         self._check_slots()
         assert self.parked() == []
         return {lease_id: ended - began for lease_id, (began, ended) in leases.items()}
+
+    def is_settled(self, tenant_id: str) -> bool:
+        """Every meter that was opened is closed and every hold is released."""
+        topics = [event["meta"]["topic"] for event in self.events("billing", tenant_id)]
+        opened, closed = topics.count("billing.meter.opened"), topics.count("billing.meter.closed")
+        placed = topics.count("billing.account.hold_placed")
+        return 0 < opened == closed and placed == topics.count("billing.account.hold_released")
 
     def _check_leases(self, tenant_id: str, workload_ids: list[str]) -> dict[str, tuple[int, int]]:
         """Every workload ended once, and every lease that was active ended once."""

@@ -104,6 +104,7 @@ def test_work_beyond_the_quota_waits_with_its_reason_and_starts_when_there_is_ro
 ) -> None:
     customer = sign_up("greedy")
     first = customer.submit("first", "sleep 600", gpus=8, seconds_max=900)
+    wait_for(lambda: customer.workload(first)["state"] == "RUNNING", seconds=30, what="the start")
     second = customer.submit("second", "true", gpus=1)
     wait_for(lambda: customer.workload(second)["reason"] == "QUOTA", seconds=30, what="the reason")
     told = customer.get(f"/v1/workloads/{second}/explain")
