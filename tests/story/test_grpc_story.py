@@ -21,7 +21,6 @@ from tests.story.books import OVERHEAD_US_MAX, Books
 from tests.story.customer import timed
 from tests.story.heads import Heads
 from tests.story.speakers import SECONDS, Metadata, Speakers, for_tenant, insisted, keyed, refusal
-from tests.story.test_drills import is_settled
 from tests.story.test_story import shared
 from tests.waiting import wait_for
 
@@ -73,7 +72,7 @@ class Party:
             wait_for(
                 lambda one=workload_id: self.workload(one).state in ENDED, seconds=30, what="an end"
             )
-        wait_for(lambda: is_settled(books, self.tenant_id), seconds=30, what="the last posting")
+        wait_for(lambda: books.is_settled(self.tenant_id), seconds=30, what="the last posting")
 
     def metadata(self, key: str = "") -> Metadata:
         return for_tenant(self.tenant_id, key=key)

@@ -22,7 +22,6 @@ from tests.story.books import OVERHEAD_US_MAX, Books
 from tests.story.customer import Customer, SignUp, operator, timed
 from tests.story.heads import Heads
 from tests.story.speakers import SECONDS, Speakers, refusal
-from tests.story.test_drills import is_settled
 from tests.story.test_story import shared
 from tests.waiting import wait_for
 
@@ -196,7 +195,7 @@ def running_lease(customer: Customer, workload_id: str) -> dict[str, Any]:
 def seen_out(customer: Customer, books: Books, workload_id: str, state: str) -> int:
     """Waits for the end, checks the books, and answers the lease's microseconds."""
     wait_for(lambda: customer.has_ended(workload_id), seconds=30, what="the end of the job")
-    wait_for(lambda: is_settled(books, customer.tenant_id), seconds=30, what="the last posting")
+    wait_for(lambda: books.is_settled(customer.tenant_id), seconds=30, what="the last posting")
     assert customer.workload(workload_id)["state"] == state
     (lease_us,) = books.check(customer.tenant_id, [workload_id]).values()
     return lease_us
