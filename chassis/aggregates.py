@@ -11,6 +11,8 @@ event has changed.
 
 from __future__ import annotations
 
+from collections.abc import Set
+from functools import cache
 from typing import Any, Self
 
 from eventsourcing.domain import (
@@ -19,6 +21,11 @@ from eventsourcing.domain import (
     CanMutateAggregate,
     MetaDomainEvent,
 )
+
+
+@cache
+def _fact_names(event_class: Any) -> Set[str]:
+    return frozenset(event_class.__dataclass_fields__) - {"originator_id", "originator_version"}
 
 
 class Fact(metaclass=MetaDomainEvent):
@@ -59,10 +66,21 @@ class Aggregate(BaseAggregate[str]):
         return aggregate
 
     def trigger_event(self, event_class: Any, **facts: Any) -> None:
-        event = event_class(originator_id=self._id, originator_version=self._version + 1, **facts)
+        """Record that something happened; ``facts`` are exactly the event's own attributes."""
+        if facts.keys() != _fact_names(event_class):
+            # Its own constructor says best what is missing or unknown.
+            event_class(originator_id="", originator_version=0, **facts)
+        # What a frozen dataclass does field by field, done at once: every command comes here.
+        event = object.__new__(event_class)
+        facts["originator_id"], facts["originator_version"] = self._id, self._version + 1
+        object.__setattr__(event, "__dict__", facts)
         event.mutate(self)
         self._attribute(event)
         self._pending_events.append(event)
+
+    def collect_events(self) -> list[Any]:
+        events, self._pending_events = self._pending_events, []
+        return events
 
     def _attribute(self, event: Any) -> None:
         """Events say whose they are, live as after decoding, so that views need no lookup."""

@@ -275,8 +275,11 @@ class Application:
 
     def _remember(self, aggregate_id: str, aggregate: Aggregate) -> None:
         self._cache[aggregate_id] = aggregate
-        self._cache.move_to_end(aggregate_id)
-        self._forgotten.discard(aggregate_id)
+        if self._forgotten:
+            self._forgotten.discard(aggregate_id)
+        if len(self._cache) >= self.cache_size:
+            # Only a full cache has to know what was used last.
+            self._cache.move_to_end(aggregate_id)
         if len(self._cache) > self.cache_size:
             self._cache.popitem(last=False)
             self._evicted = True

@@ -18,7 +18,12 @@ class NotCanonical(TypeError):
 
 
 def dumps(value: dict[str, Any]) -> bytes:
-    _refuse_floats(value)
+    refuse_floats(value)
+    return dumps_checked(value)
+
+
+def dumps_checked(value: dict[str, Any]) -> bytes:
+    """``dumps`` for a value that is known to hold no float."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
@@ -30,11 +35,11 @@ def chained(previous: bytes, data: bytes) -> bytes:
     return hashlib.sha256(previous + data).digest()
 
 
-def _refuse_floats(value: dict[str, Any] | list[Any]) -> None:
+def refuse_floats(value: dict[str, Any] | list[Any]) -> None:
     items: Iterable[Any] = value.values() if isinstance(value, dict) else value
     for item in items:
         kind = type(item)
         if kind is dict or kind is list:
-            _refuse_floats(item)
+            refuse_floats(item)
         elif kind is float:
             raise NotCanonical(f"{item!r} is a float; use integers")

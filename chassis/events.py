@@ -84,6 +84,7 @@ class Codec:
     def encode(self, event: Any, actor: str, causation_id: str) -> bytes:
         attributes = vars(event)
         facts = {name: attributes[name] for name in self._facts[type(event)]}
+        canonical.refuse_floats(facts)
         facts["meta"] = {
             "actor": actor,
             "aggregate_id": attributes["originator_id"],
@@ -94,7 +95,7 @@ class Codec:
             "topic": type(event).TOPIC,
             "version": attributes["originator_version"],
         }
-        return canonical.dumps(facts)
+        return canonical.dumps_checked(facts)
 
     def decode(self, topic: str, data: bytes) -> Any:
         kind = self._classes.get(topic)

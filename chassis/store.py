@@ -14,6 +14,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
+from chassis.arrays import columns, register
 from chassis.canonical import GENESIS
 from chassis.events import Recorded
 
@@ -124,18 +125,17 @@ class Store:
 
     def commit(self, before: Head, group: Group, after: Head) -> None:
         """Write the group or raise Fenced. An OperationalError leaves the outcome unknown."""
-        events, answers = group.events, group.answers
-        cursors, parked, unparked = group.cursors.values(), group.parked, group.unparked
+        cursors = [(c.source, c.position, c.incarnation, c.hash) for c in group.cursors.values()]
+        parked = [
+            (p.source, p.position, p.aggregate_id, p.topic, p.cause, p.data) for p in group.parked
+        ]
         parameters = (
             (after.position, after.hash, self.shard, before.epoch, before.position)
-            + _columns(events, len(Recorded._fields))
-            + _columns(answers, 3)
-            + _columns([(c.source, c.position, c.incarnation, c.hash) for c in cursors], 4)
-            + _columns(
-                [(p.source, p.position, p.aggregate_id, p.topic, p.cause, p.data) for p in parked],
-                6,
-            )
-            + _columns(unparked, 2)
+            + columns(group.events, "qtittttbb")
+            + columns(group.answers, "tbb")
+            + columns(cursors, "tqtb")
+            + columns(parked, "tqtttb")
+            + columns(group.unparked, "tq")
         )
         row = self._writer_connection().execute(_COMMIT, parameters, prepare=True).fetchone()
         if row is None or row[0] != 1:
@@ -154,6 +154,7 @@ class Store:
             self._writing = psycopg.connect(
                 self._url, autocommit=True, options=f"-c search_path={self.service}"
             )
+            register(self._writing)
         return self._writing
 
     # Reading.
@@ -286,10 +287,6 @@ _SAFE = {
     "synchronous_commit": ("on", "remote_apply", "remote_write"),
     "data_checksums": ("on",),
 }
-
-
-def _columns(rows: Sequence[Sequence[Any]], width: int) -> tuple[list[Any], ...]:
-    return tuple(map(list, zip(*rows, strict=True))) if rows else tuple([] for _ in range(width))
 
 
 _SELECT = (
