@@ -28,6 +28,8 @@ class Candidate:
     # The workload's last event, which the holds follow from.
     causation_id: str = ""
     first: Keeper = Keeper.PLACEMENT
+    # Whose budget is asked, beside the tenant's.
+    project: str = ""
 
 
 @dataclass(slots=True)

@@ -106,6 +106,7 @@ class Rounds:
             request,
             self._admission.last_event(workload),
             run.first,
+            workload.intent.get("project", ""),
         )
         return run.last
 

@@ -134,6 +134,7 @@ def money_holds(candidates: Iterable[Candidate]) -> billing_pb.PlaceHoldsRequest
                 seconds_max=candidate.request.seconds_max,
                 correlation_id=candidate.workload_id,
                 causation_id=candidate.causation_id,
+                project=candidate.project,
             )
             for candidate in candidates
         ]

@@ -49,6 +49,7 @@ class Source(Aggregate):
                     kind=str(orphan.kind),
                     tag=orphan.tag,
                     price_nanos_per_hour=orphan.price_nanos_per_hour,
+                    currency=orphan.currency,
                     timestamp=at,
                 )
         for key in [key for key in self.orphans if key not in now]:
@@ -60,6 +61,7 @@ class Source(Aggregate):
         kind: str
         tag: str
         price_nanos_per_hour: int
+        currency: str
 
         def apply(self, source: Source) -> None:
             source.orphans[f"{self.kind}:{self.provider_id}"] = self.tag
@@ -115,6 +117,10 @@ class Instance(Aggregate):
             found_by_tag=found_by_tag,
             price_nanos_per_hour=machine.price_nanos_per_hour,
             currency=machine.currency,
+            source_id=self.source_id,
+            offer=self.offer,
+            gpu_model=machine.gpu_model,
+            gpu_count=machine.gpu_count,
             timestamp=at,
         )
 
@@ -124,6 +130,10 @@ class Instance(Aggregate):
         found_by_tag: bool
         price_nanos_per_hour: int
         currency: str
+        source_id: str
+        offer: str
+        gpu_model: str
+        gpu_count: int
 
         def apply(self, instance: Instance) -> None:
             instance.status = "running"

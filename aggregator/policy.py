@@ -33,6 +33,9 @@ class Machine:
     status: str
     price_nanos_per_hour: int
     currency: str
+    # "" and 0 when the provider does not say.
+    gpu_model: str = ""
+    gpu_count: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class Orphan:
     kind: OrphanKind
     tag: str
     price_nanos_per_hour: int
+    currency: str = ""
 
 
 def tag_of(instance_id: str) -> str:
@@ -85,7 +89,7 @@ def orphans(inventory: Inventory, held: Iterable[Held], *, at: int) -> list[Orph
     known = {one.tag: one for one in held}
     listed = {machine.tag for machine in inventory.machines}
     extra = [
-        Orphan(m.provider_id, OrphanKind.ORPHAN_VM, m.tag, m.price_nanos_per_hour)
+        Orphan(m.provider_id, OrphanKind.ORPHAN_VM, m.tag, m.price_nanos_per_hour, m.currency)
         for m in inventory.machines
         if m.tag.startswith(TAG_PREFIX)
         and (m.tag not in known or known[m.tag].provider_id not in ("", m.provider_id))

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from bench import mesh, relaying, replaying, writing
+from bench import exports, ledger, mesh, proofs, relaying, replaying, writing
 from bench.results import Results
 from leasehold.launcher.embedded import Nats, Postgres
 from leasehold.launcher.ports import Ports, free_base
@@ -22,11 +22,14 @@ def main() -> None:
             nats.start()
             writing.measure(postgres.url, results)
             replaying.measure(postgres.url, results)
+            ledger.measure(postgres.url, results)
             relaying.measure(postgres.url, nats.url, results)
         finally:
             nats.stop()
             postgres.stop()
+    exports.measure(results)
     mesh.measure(results)
+    proofs.measure(results)
     results.show()
     results.write(RESULTS)
 

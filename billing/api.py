@@ -11,11 +11,11 @@ import prometheus_client
 
 from billing import wire
 from billing.application import Billing
-from billing.domain import Account, Invoice, Meter
 from billing.policy import Verdict
 from chassis.callers import caller
 from chassis.edge import Edge
 from chassis.errors import Invalid
+from chassis.events import event_classes
 from chassis.metrics import REGISTRY
 from chassis.store import Store
 from leasehold.billing.v1 import billing_service_pb2 as pb
@@ -26,15 +26,9 @@ SLICES = prometheus_client.Counter(
 )
 
 WITH_POSTINGS = [
-    kind.TOPIC
-    for kind in (
-        Account.ToppedUp,
-        Account.HoldPlaced,
-        Account.HoldRenewed,
-        Account.HoldReleased,
-        Meter.SliceRecorded,
-        Invoice.Issued,
-    )
+    kind.TOPIC  # type: ignore[attr-defined]
+    for kind in event_classes(Billing.aggregates)
+    if "postings" in kind.__dataclass_fields__  # type: ignore[attr-defined]
 ]
 
 

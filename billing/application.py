@@ -8,11 +8,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from billing import policy
-from billing.domain import PRICE_BOOK, Account, Invoice, Meter, PriceBook, account_id, meter_id
+from billing.commitments import Committing
+from billing.domain import Account, Invoice, Meter, Period, PriceBook, account_id, meter_id
 from billing.domain.account import LeaseIdReused
-from billing.domain.invoice import LINES_MAX
+from billing.domain.budget import Budget
+from billing.domain.commitment import Commitment
+from billing.domain.impairment import Impairment
+from billing.domain.log_tree import LogTree
 from billing.domain.meter import Activation
+from billing.exchange import Exchanging
+from billing.money import shown
 from billing.policy import HoldAnswer, HoldRequest, MoneyRefusal, Price, Slice, Verdict
+from billing.pricing import Pricing
+from billing.pricing_views import Slots
 from billing.projections import (
     Balances,
     Costs,
@@ -24,7 +32,10 @@ from billing.projections import (
     Totals,
     Uninvoiced,
 )
-from chassis.application import Application, Log
+from billing.proof.recording import TreeRecording
+from billing.providers import PROVIDER_AGGREGATES, Providers
+from billing.sla_credits import ServiceCredits
+from chassis.application import Log
 from chassis.clock import SECOND
 from chassis.errors import NotFound, Refused
 
@@ -32,9 +43,12 @@ from chassis.errors import NotFound, Refused
 TICK_ITEMS_MAX = 200
 
 
-class Billing(Application):
+class Billing(TreeRecording, Pricing, Committing, Exchanging, Providers, ServiceCredits):
     service = "billing"
-    aggregates = (Account, PriceBook, Meter, Invoice)
+    aggregates = (
+        Account, PriceBook, Meter, Invoice, Period, Budget, Impairment, LogTree,
+        *PROVIDER_AGGREGATES, Commitment,
+    )  # fmt: skip
 
     # Settings; __main__ sets them.
     currency = "USD"
@@ -52,7 +66,9 @@ class Billing(Application):
         self.invoices = Invoices()
         self.prices = Prices()
         self.totals = Totals()
+        self.slots = Slots()
         self.views = {
+            "slots": self.slots,
             "ledger": self.ledger,
             "balances": self.balances,
             "holds": self.holds,
@@ -63,6 +79,11 @@ class Billing(Application):
             "prices": self.prices,
             "totals": self.totals,
         }
+        self.watch_invoicing()
+        self.watch_commitments()
+        self.watch_funding()
+        self.add_provider_views()
+        self.watch_tree()
 
     # Accounts and prices.
 
@@ -87,26 +108,24 @@ class Billing(Application):
             "owed": account.owed_nanos,
         }
 
-    def publish_price(self, price: Price, *, at: int) -> Price:
-        book = self.find(PriceBook, PRICE_BOOK) or PriceBook.open(self.currency, at=at)
-        published = book.publish(price, at=at)
-        self.save(book)
-        return published
-
-    def publish_missing(self, prices: Sequence[Price], *, at: int) -> None:
-        """Publish the prices of models that never had one."""
-        book = self.find(PriceBook, PRICE_BOOK) or PriceBook.open(self.currency, at=at)
-        for price in prices:
-            if not book.history(price.gpu_model):
-                book.publish(price, at=at)
-        self.save(book)
-
     # Holds.
 
     def place_holds(self, requests: Sequence[HoldRequest], *, at: int) -> list[HoldAnswer]:
-        return [self._place_hold(request, at=at) for request in requests]
+        answers: list[HoldAnswer] = []
+        # What this call holds, by tenant and project; the views do not show it yet.
+        placed: list[tuple[str, str, int]] = []
+        for request in requests:
+            own = [
+                (project, size) for tenant, project, size in placed if tenant == request.tenant_id
+            ]
+            answers.append(answer := self._place_hold(request, own, at=at))
+            if answer.refusal is None:
+                placed.append((request.tenant_id, request.project, answer.amount_nanos))
+        return answers
 
-    def _place_hold(self, request: HoldRequest, *, at: int) -> HoldAnswer:
+    def _place_hold(
+        self, request: HoldRequest, before: Sequence[tuple[str, int]], *, at: int
+    ) -> HoldAnswer:
         account = self.find(Account, account_id(request.tenant_id))
         if account is None:
             return _refused(request, MoneyRefusal.NO_ACCOUNT, f"no account of {request.tenant_id}")
@@ -114,16 +133,19 @@ class Billing(Application):
             raise LeaseIdReused(f"lease {request.lease_id} is another tenant's")
         if (placed := account.same_hold(request)) is not None:
             return HoldAnswer(request.lease_id, placed)
-        price = self._price(request.gpu_model, at)
+        price = self.price_of(request.sku, at)
         if price is None:
             detail = f"no price is published for {request.gpu_model}"
             return _refused(request, MoneyRefusal.NO_PRICE, detail)
         if request.lease_id in self.holds.gone or self.find(Meter, meter_id(request.lease_id)):
             return _refused(request, MoneyRefusal.LAPSED, "the hold of this lease was released")
         size = self._hold_size(price, request)
-        if size > account.prepaid_nanos:
-            detail = f"{size} nano-units are needed, {account.prepaid_nanos} are available"
+        if size > (available := account.available_nanos):
+            needed, left = (shown(one, account.currency) for one in (size, available))
+            detail = f"{needed} is needed, {left} is available"
             return _refused(request, MoneyRefusal.BALANCE, detail, size)
+        if passed := self.over_budget(request, size, before):
+            return _refused(request, MoneyRefusal.BUDGET, passed, size)
         account.place_hold(request, size, expires_at=at + policy.HOLD_LIFE_US, at=at)
         self.save(account, because=request.causation_id)
         return HoldAnswer(request.lease_id, size)
@@ -145,9 +167,9 @@ class Billing(Application):
         if request.lease_id in account.holds:
             account.attach_hold(request.lease_id, at=at)
         elif not self.find(Meter, meter_id(request.lease_id)):
-            price = self._price(request.gpu_model, at)
+            price = self.price_of(request.sku, at)
             target = self._hold_size(price, request) if price else 0
-            amount = min(target, account.prepaid_nanos)
+            amount = min(target, account.available_nanos)
             account.place_hold(request, amount, expires_at=0, at=at)
             account.fund(request.lease_id, spent=0, needed=0, target=target, at=at)
         self.save(account)
@@ -158,12 +180,10 @@ class Billing(Application):
         """The lease is active. Without any price this fails, and the event waits for one."""
         if self.find(Meter, meter_id(activation.lease_id)):
             return
-        # Money was held at a price in force; a clock behind ours must not make that one unknown.
-        price = self._price(activation.gpu_model, activation.activated_at) or self._first_price(
-            activation.gpu_model
-        )
+        price = self.opening_price(activation)
         if price is None:
             raise Refused(f"no price is published for {activation.gpu_model}", code="NO_PRICE")
+        self.check_shares(activation)
         self.attach_hold(
             HoldRequest(
                 lease_id=activation.lease_id,
@@ -172,6 +192,10 @@ class Billing(Application):
                 gpu_count=activation.gpu_count,
                 seconds_max=0,
                 correlation_id=activation.correlation_id,
+                form=activation.form,
+                share=activation.share,
+                region=activation.region,
+                market=activation.market,
             ),
             at=at,
         )
@@ -215,10 +239,11 @@ class Billing(Application):
 
     def _fund(self, meter: Meter, until_us: int, *, at: int) -> None:
         """See to it that the hold can pay up to ``until_us`` and covers the time after it."""
+        self.reprice(meter, until_us, at=at)
         account = self.get(Account, account_id(meter.tenant_id))
         hold = account.holds[meter.lease_id]
         target = policy.hold_size(
-            meter.rate,
+            meter.hold_rate,
             meter.gpu_count,
             hold["seconds_max"],
             window_us=self.hold_window_us,
@@ -226,7 +251,7 @@ class Billing(Application):
         )
         account.fund(
             meter.lease_id,
-            spent=meter.amount_nanos,
+            spent=meter.spent_nanos,
             needed=meter.cost_until(until_us),
             target=target,
             at=at,
@@ -247,7 +272,7 @@ class Billing(Application):
                 billed += 1
         return TICK_ITEMS_MAX in (len(expired), billed)
 
-    def close_meter(self, lease_id: str, ended_at: int, *, at: int) -> None:
+    def close_meter(self, lease_id: str, ended_at: int, *, cause: str = "", at: int) -> None:
         """The lease has ended: bill what is missing, or give back, and release the hold."""
         meter = self.find(Meter, meter_id(lease_id))
         if meter is None:
@@ -256,15 +281,20 @@ class Billing(Application):
         if meter.closed:
             return
         lease_us = max(0, ended_at - meter.activated_at)
+        self.reprice(meter, lease_us, at=at)
+        if cause == "PREEMPTED":
+            self.free_last_minute(meter, lease_us, at=at)
         account = self.get(Account, account_id(meter.tenant_id))
         if lease_us != meter.billed_us:
             needed = meter.cost_until(lease_us)
-            account.fund(lease_id, spent=meter.amount_nanos, needed=needed, target=0, at=at)
+            account.fund(lease_id, spent=meter.spent_nanos, needed=needed, target=0, at=at)
             self.save(account)
             meter.bill(lease_us, at=at)
+            self.save(meter)
+        self.charge_minimum(meter, at=at)
         meter.close(at=at)
         self.save(meter)
-        account.release_hold(lease_id, "ENDED", spent=meter.amount_nanos, at=at)
+        account.release_hold(lease_id, "ENDED", spent=meter.spent_nanos, at=at)
         self.save(account)
 
     def _release_unmetered(self, lease_id: str, *, at: int) -> None:
@@ -272,23 +302,6 @@ class Billing(Application):
             account = self.get(Account, account_id(tenant_id))
             account.release_hold(lease_id, "ENDED", at=at)
             self.save(account)
-
-    # Invoices.
-
-    def issue_invoice(self, tenant_id: str, *, at: int) -> dict[str, Any]:
-        self.get(Account, account_id(tenant_id))
-        due = self.uninvoiced.oldest(tenant_id, LINES_MAX)
-        if not due:
-            raise Refused("no ended lease is without an invoice", code="NOTHING_TO_BILL")
-        meters = {aggregate_id: self.get(Meter, aggregate_id) for aggregate_id in due}
-        number = self.invoices.next_number(tenant_id)
-        invoice = Invoice.issue(tenant_id, number, list(meters.values()), at=at)
-        self.save(invoice)
-        for line in invoice.lines:
-            meter = meters[meter_id(line["lease_id"])]
-            meter.invoice(invoice.id, line["line"], line["amount_nanos"], at=at)
-            self.save(meter)
-        return invoice.facts()
 
     # Questions; answered from views.
 
@@ -305,17 +318,12 @@ class Billing(Application):
             raise NotFound(f"no invoice {invoice_id!r}", code="INVOICE_NOT_FOUND")
         return invoice
 
-    def _price(self, gpu_model: str, at: int) -> Price | None:
-        book = self.find(PriceBook, PRICE_BOOK)
-        return book.price(gpu_model, at) if book else None
-
-    def _first_price(self, gpu_model: str) -> Price | None:
-        book = self.find(PriceBook, PRICE_BOOK)
-        return book.first_price(gpu_model) if book else None
-
     def _hold_size(self, price: Price, request: HoldRequest) -> int:
         return policy.hold_size(
-            price.rate, request.gpu_count, request.seconds_max, window_us=self.hold_window_us
+            price.tariff.dearest,
+            request.gpu_count,
+            request.seconds_max,
+            window_us=self.hold_window_us,
         )
 
 

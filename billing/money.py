@@ -37,6 +37,13 @@ def half_even(numerator: int, denominator: int) -> int:
     return quotient
 
 
+def shown(amount_nanos: int, currency: str) -> str:
+    """``415000000`` as ``0.415 USD``, for people: exact, with at least two places."""
+    whole, fraction = divmod(abs(amount_nanos), NANOS)
+    places = f"{fraction:09d}".rstrip("0").ljust(2, "0")
+    return f"{'-' if amount_nanos < 0 else ''}{whole}.{places} {currency}"
+
+
 def payable(amount_nanos: int, currency: str) -> int:
     """Rounded to what the currency can pay; the rest is the caller's to post."""
     unit = minor_unit(currency)

@@ -5,10 +5,13 @@ the first, tenants are shown the second.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from fractions import Fraction
 
 from billing.money import Rate
+from billing.rating import GRADUATED, Tariff, Tier, scaled
+from billing.shares import WHOLE
 from chassis.clock import SECOND
 
 # An unattached hold lives this long; binding a lease takes seconds.
@@ -18,6 +21,8 @@ HOLD_LIFE_US = 300 * SECOND
 AHEAD_US_MAX = 2 * SECOND
 # Further ahead may become true soon; even further never was.
 AHEAD_RETRY_US_MAX = 300 * SECOND
+# A lease that the platform takes back does not pay for the minute that it was cut short in.
+PREEMPTED_FREE_US = 60 * SECOND
 # Without a word from the node, a lease is billed only so far; its end settles the rest.
 UNCONFIRMED_US_MAX = 600 * SECOND
 
@@ -29,6 +34,7 @@ class MoneyRefusal(StrEnum):
     NO_PRICE = "NO_PRICE"
     LAPSED = "LAPSED"
     BALANCE = "BALANCE"
+    BUDGET = "BUDGET"
 
 
 class Verdict(StrEnum):
@@ -132,6 +138,15 @@ class HoldRequest:
     seconds_max: int
     correlation_id: str
     causation_id: str = ""
+    project: str = ""
+    form: str = ""
+    share: Fraction = WHOLE
+    region: str = ""
+    market: str = "on_demand"
+
+    @property
+    def sku(self) -> "Sku":
+        return Sku(self.gpu_model, self.form, self.share, self.region, self.market)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,15 +189,88 @@ def feed(*, held: int, needed: int, target: int, available: int) -> Feed:
     return Feed(taken + on_credit, on_credit, exhausted=on_credit > 0 or 2 * left < target)
 
 
+class Market(StrEnum):
+    """How capacity is sold. Only a spot price follows what is published while a lease runs."""
+
+    ON_DEMAND = "on_demand"
+    SPOT = "spot"
+    RESERVED = "reserved"
+
+
+@dataclass(frozen=True, slots=True)
+class Sku:
+    """What is leased. ``form`` is a MIG profile or a time slice, "" the whole GPU."""
+
+    gpu_model: str
+    form: str = ""
+    share: Fraction = WHOLE
+    region: str = ""
+    market: str = Market.ON_DEMAND
+
+
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What one model costs from ``effective_at`` on."""
+    """What a SKU costs from ``effective_at`` on; "" as region means wherever none has its own."""
 
     gpu_model: str
     rate: Rate
     currency: str
     effective_at: int
     version: int = 0
+    form: str = ""
+    region: str = ""
+    market: str = Market.ON_DEMAND
+    # Rates after the first, each with the GPU-microseconds of the lease that it begins at.
+    tiers: tuple[Tier, ...] = ()
+    mode: str = GRADUATED
+    minimum_nanos: int = 0
+    granularity_us: int = 1
+
+    @property
+    def tariff(self) -> Tariff:
+        return Tariff((Tier(0, self.rate), *self.tiers), self.mode)
+
+    def of_share(self, share: Fraction) -> "Price":
+        tiers = self.tariff.scaled(share).tiers
+        return replace(self, rate=scaled(self.rate, share), tiers=tiers[1:])
+
+
+# What throttled time costs, by SLA tier; without a tier, all of it.
+_THROTTLED = {"bronze": Fraction(3, 4), "silver": Fraction(1, 2), "gold": Fraction(1, 4)}
+
+
+def throttled_factor(sla_tier: str) -> Fraction:
+    return _THROTTLED.get(sla_tier, WHOLE)
+
+
+def price_of(prices: Iterable[Price], sku: Sku, at: int) -> Price | None:
+    """The price of a SKU: its form's own, or its share of the whole GPU's; its region's, or any.
+
+    The market is never another one: what is sold as spot has a spot price or none.
+    """
+    offered = [price for price in prices if price.market == sku.market]
+    for form, region in dict.fromkeys(
+        [(sku.form, sku.region), (sku.form, ""), ("", sku.region), ("", "")]
+    ):
+        same = (price for price in offered if (price.form, price.region) == (form, region))
+        if found := price_in_force(same, at):
+            # A form's own price is for one of it; the whole GPU's is divided.
+            return found if form else found.of_share(sku.share)
+    return None
+
+
+def schedule(prices: Iterable[Price], sku: Sku, after: int, until: int) -> list[tuple[int, Price]]:
+    """The prices that a running spot lease passes through, each with the time it begins."""
+    prices = list(prices)
+    edges = sorted({price.effective_at for price in prices if after < price.effective_at <= until})
+    passed: list[tuple[int, Price]] = []
+    last = price_of(prices, sku, after)
+    for edge in edges:
+        price = price_of(prices, sku, edge)
+        if price is not None and price != last:
+            passed.append((edge, price))
+            last = price
+    return passed
 
 
 def price_in_force(prices: Iterable[Price], at: int) -> Price | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from billing import policy
 from billing.domain import Account, Invoice, Meter, PriceBook
+from billing.domain.invoice import credit_note
 from chassis.application import View
 from chassis.clock import SECOND
 
@@ -59,7 +60,9 @@ class Balances(View):
                 "owed": 0,
             }
         for entry in entries(event):
-            balance = self.tenants[event.tenant_id]
+            balance = self.tenants.get(event.tenant_id)
+            if balance is None:
+                return  # of the platform's, not of a tenant's
             match entry["account"].split(":", 2):
                 case ["liability", "prepaid", _]:
                     balance["available"] -= entry["amount_nanos"]
@@ -175,6 +178,9 @@ class Costs(View):
         if isinstance(event, Meter.Opened):
             self.tenants.setdefault(tenant_id, {})[event.originator_id] = _opened(event)
             return
+        if isinstance(event, Meter.Repriced | Meter.Reduced | Meter.MinimumCharged):
+            self.tenants[tenant_id][event.originator_id]["amount_nanos"] += event.amount_nanos
+            return
         if not isinstance(
             event, Meter.SliceRecorded | Meter.Confirmed | Meter.Closed | Meter.Invoiced
         ):
@@ -232,6 +238,9 @@ class Uninvoiced(View):
         elif isinstance(event, Meter.Invoiced):
             del self.tenants[tenant_id][event.originator_id]
 
+    def of(self, tenant_id: str) -> list[str]:
+        return list(self.tenants.get(tenant_id, {}))
+
     def oldest(self, tenant_id: str, limit: int) -> list[str]:
         return list(islice(self.tenants.get(tenant_id, {}), limit))
 
@@ -254,7 +263,12 @@ class Invoices(View):
             names = ("tenant_id", "number", "currency", "lines", "total_nanos")
             facts = {name: getattr(event, name) for name in names}
             facts |= {"invoice_id": event.originator_id, "issued_at": event.timestamp}
-            self.issued[event.originator_id] = facts
+            # Those of old invoices have no value: they were of no period, and bore no tax.
+            for name, none in (("period_id", ""), ("tax_nanos", 0), ("tax_rounding", "")):
+                facts[name] = vars(event).get(name, none)
+            self.issued[event.originator_id] = facts | {"credits": []}
+        elif isinstance(event, Invoice.Credited):
+            self.issued[event.originator_id]["credits"].append(credit_note(event))
 
     def of(self, tenant_id: str) -> Iterator[dict[str, Any]]:
         for invoice_id in self.tenants.get(tenant_id, []):
@@ -274,7 +288,12 @@ class Prices(View):
         if isinstance(event, PriceBook.PricePublished):
             names = ("gpu_model", "price_nanos", "per_gpu_us", "currency", "effective_at")
             row = {name: getattr(event, name) for name in names}
+            row |= {name: getattr(event, name) for name in _PRICE_TERMS}
+            row["tiers"] = event.tiers or []
             self.published.append(row | {"price_version": event.price_version})
+
+
+_PRICE_TERMS = ("form", "region", "market", "mode", "minimum_nanos", "granularity_us")
 
 
 class Totals(View):

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from billing.application import Billing
 from billing.domain.meter import Activation
-from billing.policy import HoldRequest
+from billing.policy import HoldRequest, Market
+from billing.shares import share
 from chassis.consumer import Incoming, Reaction
 
 
@@ -39,12 +40,25 @@ def reactions(billing: Billing) -> Mapping[str, Reaction]:
                 gpu_count=facts["gpu_count"],
                 fencing_token=facts["fencing_token"],
                 activated_at=facts["activated_at"],
+                slots=tuple(facts.get("slots", ())),
+                form=facts.get("form", ""),
+                share=share(facts.get("share_n", 0), facts.get("share_d", 0)),
+                region=facts.get("region", ""),
+                market=facts.get("market") or Market.ON_DEMAND,
+                sla_tier=facts.get("sla_tier", ""),
             ),
             at=at,
         )
 
     def close_meter(ended: Incoming, at: int) -> None:
-        billing.close_meter(ended.aggregate_id, ended.data["ended_at"], at=at)
+        billing.close_meter(
+            ended.aggregate_id, ended.data["ended_at"], cause=ended.data["cause"], at=at
+        )
+
+    def constrain(constrained: Incoming, at: int) -> None:
+        billing.constrain(
+            constrained.aggregate_id, constrained.data["step"], constrained.meta["at"], at=at
+        )
 
     def release_lapsed(lapsed: Incoming, at: int) -> None:
         billing.release_holds([lapsed.aggregate_id], "LAPSED", at=at)
@@ -57,6 +71,7 @@ def reactions(billing: Billing) -> Mapping[str, Reaction]:
         "placement.lease.bound": attach_hold,
         "placement.lease.activated": open_meter,
         "placement.lease.ended": close_meter,
+        "placement.lease.constrained": constrain,
         "placement.lease.lapsed": release_lapsed,
         "placement.lease.bind_refused": release_refused,
     }

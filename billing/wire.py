@@ -5,7 +5,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from billing.money import Rate
-from billing.policy import DISPUTES, HoldAnswer, HoldRequest, Price, Slice, Verdict
+from billing.policy import DISPUTES, HoldAnswer, HoldRequest, Market, Price, Slice, Verdict
+from billing.rating import GRADUATED, Tier, tier_rows
+from billing.shares import share
 from chassis import canonical
 from chassis.errors import Invalid
 from chassis.events import Recorded
@@ -58,6 +60,11 @@ def _hold_request(hold: pb.MoneyHoldRequest) -> HoldRequest:
         seconds_max=hold.seconds_max,
         correlation_id=hold.correlation_id,
         causation_id=hold.causation_id,
+        form=hold.form,
+        share=share(hold.share_n, hold.share_d),
+        region=hold.region,
+        market=hold.market or Market.ON_DEMAND,
+        project=hold.project,
     )
 
 
@@ -108,6 +115,16 @@ def price(message: pb.Price) -> Price:
         rate=Rate(message.price_nanos, message.per_gpu_us),
         currency=message.currency,
         effective_at=message.effective_at,
+        form=name(message.form, "form") if message.form else "",
+        region=name(message.region, "region") if message.region else "",
+        market=message.market or Market.ON_DEMAND,
+        tiers=tuple(
+            Tier(tier.from_gpu_us, Rate(tier.price_nanos, tier.per_gpu_us))
+            for tier in message.tiers
+        ),
+        mode=message.mode or GRADUATED,
+        minimum_nanos=message.minimum_nanos,
+        granularity_us=message.granularity_us or 1,
     )
 
 
@@ -119,6 +136,13 @@ def price_message(published: Price) -> pb.Price:
         currency=published.currency,
         effective_at=published.effective_at,
         price_version=published.version,
+        form=published.form,
+        region=published.region,
+        market=published.market,
+        mode=published.mode,
+        tiers=[events_pb.PriceTier(**row) for row in tier_rows(published.tariff)[1:]],
+        minimum_nanos=published.minimum_nanos,
+        granularity_us=published.granularity_us,
     )
 
 
@@ -139,7 +163,13 @@ def lease_cost(facts: dict[str, Any]) -> pb.LeaseCost:
 
 def invoice(facts: dict[str, Any]) -> pb.Invoice:
     lines = [events_pb.InvoiceLine(**line) for line in facts["lines"]]
-    return pb.Invoice(**{**facts, "lines": lines})
+    credits = [credit_note(note) for note in facts["credits"]]
+    return pb.Invoice(**{**facts, "lines": lines, "credits": credits})
+
+
+def credit_note(facts: dict[str, Any]) -> pb.CreditNote:
+    windows = [events_pb.CreditWindow(**window) for window in facts["windows"]]
+    return pb.CreditNote(**{**facts, "windows": windows})
 
 
 def page_size(request: pb.ListPostingsRequest) -> int:

@@ -32,3 +32,8 @@ class Clockwork:
     async def tick(self) -> None:
         while await self._edge.act(lambda at: self._billing.tick(at=at)):
             pass
+        while await self._edge.act(lambda at: self._billing.settle_commitments(at=at)):
+            pass
+        while await self._edge.act(lambda at: self._billing.close_due(at=at)):
+            pass
+        await self._edge.act(lambda at: self._billing.watch_money(at=at))

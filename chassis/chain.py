@@ -42,14 +42,18 @@ class Chain:
     def judge(self, envelope: Envelope) -> Verdict:
         event = envelope.event
         if event.position <= self.position:
-            same = self.recent.get(event.position, event.hash) == event.hash
-            return Verdict.REPEAT if same else Verdict.CONTRADICTION
+            return Verdict.REPEAT if self.knows(event) else Verdict.CONTRADICTION
         if envelope.incarnation != self.incarnation:
             return Verdict.CONTRADICTION
         if envelope.prev > self.position:
             return Verdict.GAP
         links = envelope.prev == self.position and self.continued_by(event)
         return Verdict.NEXT if links else Verdict.CONTRADICTION
+
+    def knows(self, event: Recorded) -> bool:
+        """False if the history holds another event there, or none; old ones are not recalled."""
+        same = self.recent.get(event.position, event.hash) == event.hash
+        return event.position <= self.position and same
 
     def continued_by(self, event: Recorded) -> bool:
         follows = event.position == self.position + 1

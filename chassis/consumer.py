@@ -1,9 +1,10 @@
 """Follows the log of another service: every event once, in order, whatever fails.
 
 The bus is quick and not trusted; the owner's log is the truth. A message is applied only if it
-continues the chain of what was applied before. Anything else (a gap, a repeat with other bytes,
-a message nobody can read, silence) is settled by asking the owner. If the owner's own log does
-not continue what was applied, this consumer halts: going on would build on two histories.
+continues the chain of what was applied before and the owner's seal is on it or on one that
+follows. Anything else (a gap, a repeat with other bytes, a bad seal or none, a message nobody can
+read, silence) is settled by asking the owner. If the owner's own log does not continue what was
+applied, this consumer halts: going on would build on two histories.
 """
 
 import asyncio
@@ -18,14 +19,17 @@ from chassis.applier import TRANSIENT, Applier, Doubtful
 from chassis.bus import BUS_ERRORS, Bus, events_stream
 from chassis.cancelling import end_if_cancelled
 from chassis.chain import Chain, Diverged, Verdict
+from chassis.clock import now
 from chassis.edge import Edge
 from chassis.envelope import Malformed, opened
 from chassis.events import Recorded
+from chassis.identity import Identity
 from chassis.incoming import Incoming, Reaction
 from chassis.metrics import REGISTRY
 from chassis.owner import Owner
 from chassis.pull import Pull
 from chassis.store import Store
+from chassis.unsealed import WAIT_SECONDS, Unsealed
 
 __all__ = ["Consumer", "Incoming", "Reaction"]
 
@@ -45,7 +49,7 @@ _backfilled = Counter(
 )
 _refused = Counter(
     "leasehold_consumer_refused",
-    "Messages on the bus that contradict what was applied, or that cannot be read",
+    "Messages on the bus that are not the owner's, or that cannot be read",
     _LABELS,
     registry=REGISTRY,
 )
@@ -69,14 +73,18 @@ class Consumer:
         store: Store,
         edge: Edge,
         reactions: Mapping[str, Reaction],
+        identity: Identity,
     ) -> None:
         self.source = source
         self.halted = ""
+        self._identity = identity
         self._service = service
         self._bus = bus
         self._owner = Owner(edge.peer(source))
         self._applier = Applier(service, source, store, edge.writer, reactions)
+        # Ends where the unsealed messages end; the applier's cursor stays behind until then.
         self._chain = Chain.at(self._applier.cursor)
+        self._unsealed = Unsealed(source)
         self._pull: Pull | None = None
 
     async def run(self) -> None:
@@ -85,7 +93,7 @@ class Consumer:
             while True:
                 try:
                     await self._applier.load()
-                    self._chain = Chain.at(self._applier.cursor)
+                    self._begin_again()
                     await self._follow()
                 except TRANSIENT as error:
                     log.info("%s is read again from the cursor: %r", self.source, error)
@@ -108,10 +116,11 @@ class Consumer:
             try:
                 pull = await self._subscribed()
                 await self._applier.copy_to_dead_letters(self._bus)
-                if messages := await pull.arrived(SILENCE_SECONDS):
+                unsealed = bool(self._unsealed)
+                if messages := await pull.arrived(WAIT_SECONDS if unsealed else SILENCE_SECONDS):
                     await self._take(messages)
                     await messages[-1].ack()
-                elif await self._ask_owner():
+                elif await self._ask_owner() and not unsealed:
                     # The owner had more while the bus was silent: the durable may be stuck.
                     await pull.drop_durable()
                     await self._unsubscribe()
@@ -139,8 +148,20 @@ class Consumer:
             await pull.close()
 
     async def _take(self, messages: list[Msg]) -> None:
-        """Apply what continues the chain; settle everything else with the owner, once."""
-        run: list[Recorded] = []
+        """Apply what is sealed and continues the chain; settle all else with the owner, once."""
+        in_doubt = self._sort(messages)
+        judged = self._unsealed.judge(self._identity.credentials().trust, now())
+        _refused.labels(self.source).inc(judged.bad)
+        try:
+            await self._apply(judged.believed, by_owner=False)
+        except Doubtful as error:
+            log.warning("asking the owner about an event that cannot be applied: %s", error)
+            in_doubt = True
+        if in_doubt or judged.in_doubt:
+            await self._ask_owner()
+
+    def _sort(self, messages: list[Msg]) -> bool:
+        """Set aside what continues the chain; tells whether the owner has to say more."""
         in_doubt = False
         for message in messages:
             try:
@@ -151,26 +172,28 @@ class Consumer:
                 verdict = Verdict.CONTRADICTION
             if verdict is Verdict.NEXT:
                 self._chain.append(envelope.event)
-                run.append(envelope.event)
+                self._unsealed.add(envelope, now())
             elif verdict is not Verdict.REPEAT:
                 in_doubt = True
                 if verdict is Verdict.CONTRADICTION:
                     _refused.labels(self.source).inc()
-        try:
-            await self._apply(run, by_owner=False)
-        except Doubtful as error:
-            log.warning("asking the owner about an event that cannot be applied: %s", error)
-            in_doubt = True
-        if in_doubt:
-            await self._ask_owner()
+        return in_doubt
 
     async def _ask_owner(self) -> int:
         """Catch up with the owner's log; answers by how many events. 0 if it is away."""
+        forgotten = self._begin_again()
         try:
-            return await self._catch_up()
+            caught_up = await self._catch_up()
         except grpc.aio.AioRpcError as error:
             log.info("%s cannot be asked: %s %s", self.source, error.code(), error.details())
             return 0
+        _refused.labels(self.source).inc(sum(not self._chain.knows(one) for one in forgotten))
+        return caught_up
+
+    def _begin_again(self) -> list[Recorded]:
+        """Build on nothing but what was applied; answers what was set aside without a seal."""
+        self._chain = Chain.at(self._applier.cursor)
+        return self._unsealed.forget()
 
     async def _catch_up(self) -> int:
         head = await self._owner.head()

@@ -1,8 +1,8 @@
 """An event as a message on the bus: CloudEvents 1.0, binary mode. Pure.
 
 The data is the stored bytes, untouched. What a consumer trusts is the chain (position, hash of
-everything before it and of these bytes); the other headers are for people and for routing, and
-nothing is decided by them.
+everything before it and of these bytes) under a seal (``chassis/seal.py``); the other headers are
+for people and for routing, and nothing is decided by them.
 """
 
 import re
@@ -16,6 +16,7 @@ from chassis import canonical
 from chassis.events import Recorded, event_id
 
 MESSAGE_ID = "Nats-Msg-Id"
+SEAL, SEALER = "ce-seal", "ce-sealer"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_IN_A_TOKEN = re.compile(r"[^A-Za-z0-9_:-]")
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -34,8 +35,11 @@ class Origin:
     shard: int
     incarnation: str
 
-    def message_id(self, position: int) -> str:
-        return f"{self.service}:{self.shard}:{self.incarnation}:{position}"
+    def message_id(self, event: Recorded) -> str:
+        # With the hash, nobody can take the name of an event before it is recorded: the server
+        # would drop the event as a repeat.
+        place = f"{self.service}:{self.shard}:{self.incarnation}:{event.position}"
+        return f"{place}:{event.hash.hex()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,9 @@ class Envelope:
     prev: int
     incarnation: str
     event: Recorded
+    # The signature and the certificate it is by, in base64; empty on a message without.
+    seal: str = ""
+    sealer: str = ""
 
 
 def subject(event: Recorded) -> str:
@@ -66,7 +73,7 @@ def headers(origin: Origin, event: Recorded) -> dict[str, str]:
         "ce-prev": str(event.position - 1),
         "ce-hash": event.hash.hex(),
         "ce-incarnation": origin.incarnation,
-        MESSAGE_ID: origin.message_id(event.position),
+        MESSAGE_ID: origin.message_id(event),
     }
     if event.correlation_id:
         named["ce-correlationid"] = _text(event.correlation_id)
@@ -94,6 +101,8 @@ def opened(source: str, found: Mapping[str, str] | None, data: bytes) -> Envelop
                 data=data,
                 hash=bytes.fromhex(_matching(_HASH, found["ce-hash"])),
             ),
+            seal=found.get(SEAL, ""),
+            sealer=found.get(SEALER, ""),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise Malformed(f"not an event of {source}: {error!r}") from None

@@ -3,7 +3,8 @@
 Nothing is remembered here: the stream's own last message says what comes next. Each message
 names the one that must precede it, so any number of relays may run at once, and whatever fails,
 the answer is to look at the stream's last message again. A stream that was lost is published
-again from the log; one that contradicts the log is replaced, with an alarm.
+again from the log; one that contradicts the log is replaced, with an alarm. The last message of
+every batch is sealed, and with it all before: without a seal no consumer believes the bus.
 """
 
 import asyncio
@@ -13,17 +14,18 @@ from dataclasses import dataclass
 
 import psycopg
 from nats.js import JetStreamContext
-from nats.js.api import StreamConfig
+from nats.js.api import RawStreamMsg, StreamConfig
 from nats.js.errors import NotFoundError
 from prometheus_client import Counter, Gauge
 from psycopg_pool import PoolTimeout
 
-from chassis import canonical
+from chassis import canonical, seal
 from chassis.bus import BUS_ERRORS, EVENTS_AGE_SECONDS, Bus, events_stream
 from chassis.cancelling import end_if_cancelled
 from chassis.clock import SECOND, now
 from chassis.envelope import MESSAGE_ID, Origin, headers, subject
 from chassis.events import Recorded
+from chassis.identity import Identity
 from chassis.metrics import REGISTRY
 from chassis.publisher import Message, Publisher
 from chassis.store import Store
@@ -54,20 +56,22 @@ class Tail:
     position: int
     hash: str = ""
     message_id: str = ""
-    # Of use only while the stream holds no message that could be named instead.
+    # The server's own number, which says nothing about events but that none came in between.
     sequence: int = 0
 
     def expectation(self) -> dict[str, str]:
-        """The header that makes the server refuse a message at any other place."""
+        """The headers that make the server refuse a message at any other place."""
+        expected = {"Nats-Expected-Last-Sequence": str(self.sequence)}
         if self.message_id:
-            return {"Nats-Expected-Last-Msg-Id": self.message_id}
-        return {"Nats-Expected-Last-Sequence": str(self.sequence)}
+            expected["Nats-Expected-Last-Msg-Id"] = self.message_id
+        return expected
 
 
 class Relay:
-    def __init__(self, store: Store, service: str) -> None:
+    def __init__(self, store: Store, service: str, identity: Identity) -> None:
         self._store = store
         self._service = service
+        self._identity = identity
         self._declared: StreamConfig = events_stream(service)
         self._wake = asyncio.Event()
         self._publisher: Publisher | None = None
@@ -113,13 +117,17 @@ class Relay:
     async def _publish(
         self, publisher: Publisher, origin: Origin, tail: Tail, events: list[Recorded]
     ) -> Tail:
+        # What the bus cannot carry is left out; consumers see the gap and ask for it here.
+        data_max = publisher.payload_max - HEADERS_BYTES_MAX
+        carried = [event for event in events if len(event.data) <= data_max]
         messages = []
-        for event in events:
-            # What the bus cannot carry is left out; consumers see the gap and ask for it here.
-            if len(event.data) + HEADERS_BYTES_MAX <= publisher.payload_max:
-                named = headers(origin, event) | tail.expectation()
-                messages.append(Message(subject(event), named, event.data))
-                tail = Tail(event.position, event.hash.hex(), named[MESSAGE_ID])
+        for event in carried:
+            named = headers(origin, event) | tail.expectation()
+            if event is carried[-1]:
+                named |= seal.sign(self._identity.credentials(), origin, event)
+            messages.append(Message(subject(event), named, event.data))
+            message_id, sequence = named[MESSAGE_ID], tail.sequence + 1
+            tail = Tail(event.position, event.hash.hex(), message_id, sequence)
         if messages:
             await publisher.publish(messages)
             _published.inc(len(messages))
@@ -133,7 +141,7 @@ class Relay:
         except NotFoundError:
             start = await asyncio.to_thread(self._horizon)
             return Tail(start, sequence=info.state.last_seq)
-        tail = _tail_of(last.headers or {})
+        tail = _tail_of(last)
         # The log is asked after the stream: what is published was recorded before.
         if tail is None or not await asyncio.to_thread(self._continues, tail):
             _rolls.inc()
@@ -168,9 +176,11 @@ class Relay:
         return True
 
 
-def _tail_of(found: dict[str, str]) -> Tail | None:
+def _tail_of(last: RawStreamMsg) -> Tail | None:
     """What the last message says about itself; None if no relay has written it."""
+    found = last.headers or {}
     try:
-        return Tail(int(found["ce-position"]), found["ce-hash"], found[MESSAGE_ID])
+        position = int(found["ce-position"])
+        return Tail(position, found["ce-hash"], found[MESSAGE_ID], last.seq or 0)
     except (KeyError, ValueError):
         return None

@@ -120,6 +120,7 @@ class Process(Generic[A, S]):
         return self._exit_code
 
     async def _until_stopped(self, store: Store) -> None:
+        identity = Identity(self._settings.identity_dir)
         application = self._kind(store)
         holder = f"{self._kind.service}@{self._settings.host}:{self._settings.grpc_port}"
         leader = Leader(store, holder, self._settings.leader_ttl_ms)
@@ -137,7 +138,7 @@ class Process(Generic[A, S]):
                 loop.call_soon_threadsafe(relay.nudge)
 
         leader.keep(lost)
-        relay = Relay(store, self._kind.service)
+        relay = Relay(store, self._kind.service, identity)
         writer = Writer(
             application,
             store,
@@ -147,7 +148,7 @@ class Process(Generic[A, S]):
         )
         writer.start()
         try:
-            await self._serve(store, application, writer, relay)
+            await self._serve(store, application, writer, relay, identity)
         finally:
             await asyncio.to_thread(writer.stop)
             if self._exit_code == 0:
@@ -173,15 +174,16 @@ class Process(Generic[A, S]):
             await self._pause(STANDBY_SECONDS)
         return None
 
-    async def _serve(self, store: Store, application: A, writer: Writer, relay: Relay) -> None:
+    async def _serve(
+        self, store: Store, application: A, writer: Writer, relay: Relay, identity: Identity
+    ) -> None:
         settings, service = self._settings, self._kind.service
-        identity = Identity(settings.identity_dir)
         channels = Channels(identity, settings.peers)
         edge = Edge(service, writer, channels)
         part = self._assemble(application, settings, edge)
         bus = Bus(settings.nats_url.reveal(), service)
         consumers = [
-            Consumer(service, source, bus, store, edge, part.reactions)
+            Consumer(service, source, bus, store, edge, part.reactions, identity)
             for source in sorted(part.sources)
         ]
         log_service = LogService(application, store, edge, consumers)

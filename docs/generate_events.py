@@ -56,7 +56,10 @@ On the bus an event of a service is in the stream `EVT_<SERVICE>`, which keeps i
 under the subject `evt.v1.<service>.<aggregate>.<event>.<tenant or _>.<aggregate id>`, with
 CloudEvents 1.0 headers: `ce-id` (service/shard/position), `ce-type` (the topic), `ce-source`,
 `ce-subject`, `ce-time`, and `ce-position`, `ce-prev`, `ce-hash`, `ce-incarnation`, by which a
-consumer knows what comes next. What cannot be applied is copied to `DLQ_<SERVICE>`.
+consumer knows what comes next. The last message of a batch also has `ce-seal` and `ce-sealer`: the
+service's signature over the chain up to there, and the certificate to check it with
+([decision 0011](decisions/0011-a-sealed-chain-makes-the-bus-a-messenger.md)). What cannot be
+applied is copied to `DLQ_<SERVICE>`.
 """
 
 

@@ -92,6 +92,42 @@ leasehold.billing.v1.BillingService
     PublishPrice         -  -  -  y  y  -  -  -  -  -  -  -  -
     ListPostings         y  y  y  y  y  -  -  -  -  -  -  -  -
 
+leasehold.billing.v1.ExportService
+    ExportFocus          y  y  y  y  y  -  -  -  -  -  -  -  -
+
+leasehold.billing.v1.FundingService
+    SetTerms             -  -  -  -  y  -  -  -  -  -  -  -  -
+    GrantPromo           -  -  -  y  y  -  -  -  -  -  -  -  -
+    GetFunds             y  y  y  y  y  -  -  -  -  -  -  -  -
+    ListPeriods          y  y  y  y  y  -  -  -  -  -  -  -  -
+    CreditLine           -  -  -  y  y  -  -  -  -  -  -  -  -
+    SetBudget            -  -  y  y  y  -  -  -  -  -  -  -  -
+    ListBudgets          y  y  y  y  y  -  -  -  -  -  -  -  -
+    GetLedger            y  y  y  y  y  -  -  -  -  -  -  -  -
+    VerifyLedger         -  -  -  y  y  -  -  -  -  -  -  -  -
+
+leasehold.billing.v1.PricingService
+    PublishPrices        -  -  -  y  y  -  -  -  -  -  -  -  -
+    CompareBook          -  -  -  y  y  -  -  -  -  -  -  -  -
+    OpenCommitment       -  -  -  y  y  -  -  -  -  -  -  -  -
+    ListCommitments      y  y  y  y  y  -  -  -  -  -  -  -  -
+    ExchangePayment      -  -  -  y  y  -  -  -  -  -  -  -  -
+
+leasehold.billing.v1.ProofService
+    GetSignedHead        y  y  y  y  y  -  -  -  -  -  -  -  -
+    ListSignedHeads      y  y  y  y  y  -  -  -  -  -  -  -  -
+    GetInvoiceProof      y  y  y  y  y  -  -  -  -  -  -  -  -
+    GetConsistencyProof  y  y  y  y  y  -  -  -  -  -  -  -  -
+    GetPublicKeys        y  y  y  y  y  -  -  -  -  -  -  -  -
+    RotateKey            -  -  -  -  y  -  -  -  -  -  -  -  -
+
+leasehold.billing.v1.ProviderService
+    ListProviderCosts    -  -  -  y  y  -  -  -  -  -  -  -  -
+    ImportProviderBill   -  -  -  y  -  -  -  -  -  -  -  -  -
+    MatchDay             -  -  -  y  y  -  -  -  -  -  -  -  -
+    AcceptMatch          -  -  -  y  -  -  -  -  -  -  -  -  -
+    GetMargin            -  -  -  y  y  -  -  -  -  -  -  -  -
+
 leasehold.chassis.v1.LogService
     Replay               -  -  -  y  y  -  y  y  y  y  y  y  -
     GetHead              -  -  -  y  y  -  y  y  y  y  y  y  -

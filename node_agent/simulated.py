@@ -93,11 +93,11 @@ class SimulatedReader:
         self._values = dict(line.split("=", 1) for line in reversed(lines) if "=" in line)
 
 
-def machine(node_name: str, *, gpu_count: int = 8, name: str = "NVIDIA H100 80GB HBM3") -> str:
-    """The state file of a simulated node; its GPUs' uuids follow from the node's name."""
+def machine(identity: str, *, gpu_count: int = 8, name: str = "NVIDIA H100 80GB HBM3") -> str:
+    """The state file of a simulated node; its GPUs' uuids follow from ``identity``."""
     lines = ["driver_version=580.82.07", f"gpu_count={gpu_count}"]
     for index in range(gpu_count):
-        digest = hashlib.sha256(f"{node_name}/{index}".encode()).hexdigest()
+        digest = hashlib.sha256(f"{identity}/{index}".encode()).hexdigest()
         uuid = "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
         values = {
             "name": name,

@@ -81,6 +81,8 @@ class Cloud:
             "tag": tag,
             "status": "running",
             "offer": offer["name"],
+            "gpu_model": offer["gpu_model"],
+            "gpus": offer["gpus"],
             "price_per_hour": offer["price_per_hour"],
             "currency": offer["currency"],
         }

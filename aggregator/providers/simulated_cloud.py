@@ -115,6 +115,8 @@ def _machine(item: dict[str, Any]) -> Machine:
         status=status if status in STATUSES else "unknown",
         price_nanos_per_hour=_price(item),
         currency=str(item.get("currency", "")),
+        gpu_model=str(item.get("gpu_model", "")),
+        gpu_count=item["gpus"] if type(item.get("gpus")) is int else 0,
     )
 
 

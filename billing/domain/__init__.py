@@ -6,6 +6,7 @@ Postings are made in commands, where ``billing.postings`` refuses what does not 
 from billing.domain.account import Account, account_id
 from billing.domain.invoice import Invoice, invoice_id
 from billing.domain.meter import Meter, meter_id
+from billing.domain.period import Period, period_id
 from billing.domain.price_book import PRICE_BOOK, PriceBook
 
 __all__ = [
@@ -13,8 +14,10 @@ __all__ = [
     "Account",
     "Invoice",
     "Meter",
+    "Period",
     "PriceBook",
     "account_id",
     "invoice_id",
     "meter_id",
+    "period_id",
 ]

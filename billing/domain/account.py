@@ -9,21 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from billing import policy, postings
+from billing import funds, policy, postings
+from billing.domain import account_exchanges, account_settlements, account_terms
+from billing.domain.account_terms import AMOUNT_NANOS_MAX, CurrencyMismatch, ReferenceReused, Terms
 from billing.policy import HoldRequest
 from billing.postings import Posting
 from chassis.aggregates import Aggregate, FirstEvent
 from chassis.errors import Invalid, Refused
-
-AMOUNT_NANOS_MAX = 10**18
-
-
-class CurrencyMismatch(Refused):
-    default_code = "CURRENCY_MISMATCH"
-
-
-class ReferenceReused(Refused):
-    default_code = "REFERENCE_REUSED"
 
 
 class LeaseIdReused(Refused):
@@ -34,8 +26,18 @@ def account_id(tenant_id: str) -> str:
     return f"acc_{tenant_id}"
 
 
-class Account(Aggregate):
+class Account(Terms, Aggregate):
     TOPIC = "billing.account"
+
+    Rounded = account_settlements.Rounded
+    Taxed = account_settlements.Taxed
+    Credited = account_settlements.Credited
+    CommitmentSettled = account_exchanges.CommitmentSettled
+    Exchanged = account_exchanges.Exchanged
+    TermsSet = account_terms.TermsSet
+    PromoGranted = account_terms.PromoGranted
+    PromoExpired = account_terms.PromoExpired
+    RunwayShort = account_terms.RunwayShort
 
     def __init__(self, tenant_id: str, currency: str) -> None:
         self.tenant_id = tenant_id
@@ -46,6 +48,14 @@ class Account(Aggregate):
         self.payments: dict[str, int] = {}
         # Open holds by lease.
         self.holds: dict[str, dict[str, Any]] = {}
+        # Terms: where its months begin, and how much it may owe.
+        self.zone = "UTC"
+        self.limit_nanos = 0
+        # Promotional money: what was ever granted, and what is left of it.
+        self.granted: dict[str, int] = {}
+        self.grants: dict[str, dict[str, int]] = {}
+        # Thresholds of the runway that were told of.
+        self.alerted: dict[str, bool] = {}
 
     class Opened(FirstEvent):
         TOPIC = "billing.account.opened"
@@ -92,6 +102,7 @@ class Account(Aggregate):
 
         def apply(self, account: Account) -> None:
             account._post(self.postings)
+            account.alerted.clear()
             if self.reference:
                 account.payments[self.reference] = self.amount_nanos
 
@@ -99,14 +110,15 @@ class Account(Aggregate):
         self, request: HoldRequest, amount_nanos: int, *, expires_at: int, at: int
     ) -> None:
         """Set money aside that is there; ``expires_at`` 0 means until the lease ends."""
+        promo = funds.drawn(amount_nanos, self.grants)
         self.trigger_event(
             self.HoldPlaced,
             lease_id=request.lease_id,
             amount_nanos=amount_nanos,
             expires_at=expires_at,
-            postings=postings.feed_hold(
-                self.tenant_id, request.lease_id, amount_nanos, on_credit=0
-            ),
+            postings=self._fed(request.lease_id, amount_nanos, promo),
+            promo=promo,
+            project=request.project,
             currency=self.currency,
             gpu_model=request.gpu_model,
             gpu_count=request.gpu_count,
@@ -126,10 +138,13 @@ class Account(Aggregate):
         gpu_count: int
         seconds_max: int
         correlation_id: str
+        promo: dict[str, int]
+        project: str
 
         def apply(self, account: Account) -> None:
             account._post(self.postings)
             account.holds[self.lease_id] = {
+                "promo": {},
                 "placed_nanos": self.amount_nanos,
                 "fed_nanos": self.amount_nanos,
                 "expires_at": self.expires_at,
@@ -139,6 +154,7 @@ class Account(Aggregate):
                 "correlation_id": self.correlation_id,
                 "exhausted": False,
             }
+            account._draw(self.lease_id, vars(self).get("promo", {}))
 
     def same_hold(self, request: HoldRequest) -> int | None:
         """What is held for the lease already, if it is; refused if that was another request."""
@@ -159,7 +175,7 @@ class Account(Aggregate):
         """Make the hold pay ``needed`` beyond what is ``spent``, and keep it near its target."""
         hold = self.holds[lease_id]
         held = hold["fed_nanos"] - spent
-        feed = policy.feed(held=held, needed=needed, target=target, available=self.prepaid_nanos)
+        feed = policy.feed(held=held, needed=needed, target=target, available=self.available_nanos)
         if feed.delta:
             self._renew(lease_id, feed, at=at)
         if feed.exhausted and not hold["exhausted"]:
@@ -173,14 +189,14 @@ class Account(Aggregate):
             )
 
     def _renew(self, lease_id: str, feed: policy.Feed, *, at: int) -> None:
+        promo = funds.drawn(feed.delta, self.grants)
         self.trigger_event(
             self.HoldRenewed,
             lease_id=lease_id,
             delta_nanos=feed.delta,
             expires_at=0,
-            postings=postings.feed_hold(
-                self.tenant_id, lease_id, feed.delta, on_credit=feed.on_credit
-            ),
+            postings=self._fed(lease_id, feed.delta, promo),
+            promo=promo,
             currency=self.currency,
             correlation_id=self.holds[lease_id]["correlation_id"],
             timestamp=at,
@@ -194,12 +210,14 @@ class Account(Aggregate):
         postings: list[Posting]
         currency: str
         correlation_id: str
+        promo: dict[str, int]
 
         def apply(self, account: Account) -> None:
             account._post(self.postings)
             hold = account.holds[self.lease_id]
             hold["fed_nanos"] += self.delta_nanos
             hold["expires_at"] = self.expires_at
+            account._draw(self.lease_id, vars(self).get("promo", {}))
 
     class Exhausted(Aggregate.Event):
         TOPIC = "billing.account.exhausted"
@@ -217,12 +235,20 @@ class Account(Aggregate):
         if hold is None:
             return
         amount = hold["fed_nanos"] - spent
+        promo = funds.returned(amount, hold["fed_nanos"], hold["promo"])
         self.trigger_event(
             self.HoldReleased,
             lease_id=lease_id,
             amount_nanos=amount,
             cause=cause,
-            postings=postings.release_hold(self.tenant_id, lease_id, amount, owed=self.owed_nanos),
+            postings=postings.release_hold(
+                self.tenant_id,
+                lease_id,
+                amount,
+                owed=self.owed_nanos,
+                to_promo=sum(promo.values()),
+            ),
+            promo=promo,
             currency=self.currency,
             correlation_id=hold["correlation_id"],
             timestamp=at,
@@ -236,18 +262,27 @@ class Account(Aggregate):
         postings: list[Posting]
         currency: str
         correlation_id: str
+        promo: dict[str, int]
 
         def apply(self, account: Account) -> None:
             account._post(self.postings)
+            for grant_id, amount in vars(self).get("promo", {}).items():
+                account.grants[grant_id]["left_nanos"] += amount
             del account.holds[self.lease_id]
 
-    def _post(self, entries: list[Posting]) -> None:
-        """The account's own balances are a fold of postings too, so they cannot differ."""
-        for entry in entries:
-            if entry["account"] == postings.prepaid(self.tenant_id):
-                self.prepaid_nanos -= entry["amount_nanos"]
-            elif entry["account"] == postings.receivable(self.tenant_id):
-                self.owed_nanos += entry["amount_nanos"]
+    def _fed(self, lease_id: str, amount: int, promo: dict[str, int]) -> list[Posting]:
+        from_promo = sum(promo.values())
+        on_credit = max(0, amount - from_promo - self.prepaid_nanos)
+        return postings.feed_hold(
+            self.tenant_id, lease_id, amount, on_credit=on_credit, from_promo=from_promo
+        )
+
+    def _draw(self, lease_id: str, promo: dict[str, int]) -> None:
+        """Note what a hold was fed with out of grants."""
+        fed = self.holds[lease_id]["promo"]
+        for grant_id, amount in promo.items():
+            self.grants[grant_id]["left_nanos"] -= amount
+            fed[grant_id] = fed.get(grant_id, 0) + amount
 
     def _attribute(self, event: Any) -> None:
         """An account has no intent that it follows from; its holds have one each."""

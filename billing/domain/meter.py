@@ -7,13 +7,16 @@ money is the price of its lease, whatever happened on the way.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
-from billing import postings
-from billing.money import Rate
-from billing.policy import Known, Piece, Price, Slice, Verdict
+from billing import postings, rating
+from billing.domain.terms import Activation, Terms, segment_row, window_row
+from billing.policy import Known, Market, Piece, Price, Slice, Verdict
 from billing.postings import Posting
+from billing.rating import GRADUATED, Window
 from chassis.aggregates import Aggregate, FirstEvent
+
+__all__ = ["Activation", "Meter", "meter_id"]
 
 _OPEN = -1
 
@@ -22,23 +25,7 @@ def meter_id(lease_id: str) -> str:
     return f"mtr_{lease_id}"
 
 
-@dataclass(frozen=True, slots=True)
-class Activation:
-    """What placement says about a lease that began."""
-
-    lease_id: str
-    tenant_id: str
-    correlation_id: str
-    workload_id: str
-    project: str
-    node_id: str
-    gpu_model: str
-    gpu_count: int
-    fencing_token: int
-    activated_at: int
-
-
-class Meter(Aggregate):
+class Meter(Terms, Aggregate):
     TOPIC = "billing.meter"
 
     def __init__(
@@ -56,6 +43,18 @@ class Meter(Aggregate):
         price_nanos: int,
         per_gpu_us: int,
         currency: str,
+        price_version: int = 0,
+        slots: list[int] | None = None,
+        form: str = "",
+        share_n: int = 1,
+        share_d: int = 1,
+        region: str = "",
+        market: str = Market.ON_DEMAND.value,
+        sla_tier: str = "",
+        mode: str = GRADUATED,
+        tiers: list[dict[str, int]] | None = None,
+        minimum_nanos: int = 0,
+        granularity_us: int = 1,
     ) -> None:
         self.tenant_id = tenant_id
         self.correlation_id = correlation_id
@@ -70,8 +69,25 @@ class Meter(Aggregate):
         self.price_nanos = price_nanos
         self.per_gpu_us = per_gpu_us
         self.currency = currency
+        self.slots = slots or []
+        self.form = form
+        self.share_n = share_n
+        self.share_d = share_d
+        self.region = region
+        self.market = market
+        self.sla_tier = sla_tier
+        self.minimum_nanos = minimum_nanos
+        self.granularity_us = granularity_us
+        # The prices the lease passes through, by when each begins, and the time that costs less.
+        first = {"from_gpu_us": 0, "price_nanos": price_nanos, "per_gpu_us": per_gpu_us}
+        self.segments: list[dict[str, Any]] = [
+            segment_row(0, price_version, mode, [first, *(tiers or [])])
+        ]
+        self.windows: list[dict[str, Any]] = []
         self.billed_us = 0
+        # Money of time, and what was charged beyond it to reach the minimum.
         self.amount_nanos = 0
+        self.topped_up_nanos = 0
         # What the node has said: its last sequence number, and the end of its last interval.
         self.seq = 0
         self.reported_us = 0
@@ -95,6 +111,17 @@ class Meter(Aggregate):
         per_gpu_us: int
         currency: str
         price_version: int
+        slots: list[int]
+        form: str
+        share_n: int
+        share_d: int
+        region: str
+        market: str
+        sla_tier: str
+        mode: str
+        tiers: list[dict[str, int]]
+        minimum_nanos: int
+        granularity_us: int
 
     @classmethod
     def open(cls, activation: Activation, price: Price, *, at: int) -> Meter:
@@ -115,16 +142,23 @@ class Meter(Aggregate):
             per_gpu_us=price.rate.per_gpu_us,
             currency=price.currency,
             price_version=price.version,
+            slots=list(activation.slots),
+            form=activation.form,
+            share_n=activation.share.numerator,
+            share_d=activation.share.denominator,
+            region=activation.region,
+            market=str(activation.market),
+            sla_tier=activation.sla_tier,
+            mode=price.mode,
+            tiers=rating.tier_rows(price.tariff)[1:],
+            minimum_nanos=price.minimum_nanos,
+            granularity_us=price.granularity_us,
             timestamp=at,
         )
 
     @property
     def closed(self) -> bool:
         return self.lease_us != _OPEN
-
-    @property
-    def rate(self) -> Rate:
-        return Rate(self.price_nanos, self.per_gpu_us)
 
     def lasted_us(self, at: int) -> int:
         return self.lease_us if self.closed else max(0, at - self.activated_at)
@@ -138,10 +172,6 @@ class Meter(Aggregate):
             lasted_us=self.lasted_us(at),
             ended=self.closed,
         )
-
-    def cost_until(self, until_us: int) -> int:
-        """What billing up to ``until_us`` adds; negative if that is before what is billed."""
-        return self.rate.amount(self.gpu_count * until_us) - self.amount_nanos
 
     def bill(
         self, until_us: int, *, confirmed: bool = False, seq: int = 0, boot_id: str = "", at: int
@@ -178,6 +208,92 @@ class Meter(Aggregate):
             if self.confirmed:
                 meter.seq = self.seq
                 meter.reported_us = self.until_us
+
+    def reprice(self, from_us: int, price: Price, *, at: int) -> None:
+        """From ``from_us`` on the lease has another price; what is billed beyond is put right."""
+        row = segment_row(from_us, price.version, price.mode, rating.tier_rows(price.tariff))
+        kept = [one for one in self.segments if one["from_us"] < from_us]
+        amount = self._with(segments=[*kept, row])
+        self.trigger_event(
+            self.Repriced,
+            from_us=from_us,
+            price_version=price.version,
+            mode=price.mode,
+            tiers=row["tiers"],
+            amount_nanos=amount,
+            currency=self.currency,
+            postings=postings.charge(self.tenant_id, self.lease_id, self.gpu_model, amount),
+            timestamp=at,
+        )
+
+    class Repriced(Aggregate.Event):
+        TOPIC = "billing.meter.repriced"
+        from_us: int
+        price_version: int
+        mode: str
+        tiers: list[dict[str, int]]
+        amount_nanos: int
+        currency: str
+        postings: list[Posting]
+
+        def apply(self, meter: Meter) -> None:
+            row = segment_row(self.from_us, self.price_version, self.mode, self.tiers)
+            kept = [one for one in meter.segments if one["from_us"] < self.from_us]
+            meter.segments = [*kept, row]
+            meter.amount_nanos += self.amount_nanos
+
+    def reduce(self, window: Window, cause: str, *, at: int) -> None:
+        """Time costs only a part of its price; a window again begins where the last one did."""
+        row = window_row(window)
+        kept = [one for one in self.windows if one["from_us"] != window.from_us]
+        amount = self._with(windows=[*kept, row])
+        self.trigger_event(
+            self.Reduced,
+            **row,
+            cause=cause,
+            amount_nanos=amount,
+            currency=self.currency,
+            postings=postings.charge(self.tenant_id, self.lease_id, self.gpu_model, amount),
+            timestamp=at,
+        )
+
+    class Reduced(Aggregate.Event):
+        TOPIC = "billing.meter.reduced"
+        from_us: int
+        until_us: int
+        factor_n: int
+        factor_d: int
+        cause: str
+        amount_nanos: int
+        currency: str
+        postings: list[Posting]
+
+        def apply(self, meter: Meter) -> None:
+            names = ("from_us", "until_us", "factor_n", "factor_d")
+            row = {name: getattr(self, name) for name in names}
+            kept = [one for one in meter.windows if one["from_us"] != self.from_us]
+            meter.windows = [*kept, row]
+            meter.amount_nanos += self.amount_nanos
+
+    def charge_minimum(self, *, at: int) -> None:
+        """An ended lease that cost less than its minimum is charged the rest, on its own."""
+        if (missing := self.minimum_nanos - self.amount_nanos) > 0:
+            self.trigger_event(
+                self.MinimumCharged,
+                amount_nanos=missing,
+                currency=self.currency,
+                postings=postings.charge(self.tenant_id, self.lease_id, self.gpu_model, missing),
+                timestamp=at,
+            )
+
+    class MinimumCharged(Aggregate.Event):
+        TOPIC = "billing.meter.minimum_charged"
+        amount_nanos: int
+        currency: str
+        postings: list[Posting]
+
+        def apply(self, meter: Meter) -> None:
+            meter.topped_up_nanos += self.amount_nanos
 
     def confirm(self, piece: Piece, seq: int, *, at: int) -> None:
         self.trigger_event(

@@ -4,7 +4,7 @@
 dropped: an author who misspells a limit must learn that it is not in force.
 """
 
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -39,4 +39,19 @@ def read(model: type[B], document: Any) -> B:
         code = _CODES.get(first["type"], "FIELD")
         where = f"{path}: " if path else "the body: "
         details = {"field": path} if path else {}
-        raise Invalid(where + first["msg"], code=code, **details) from None
+        said = _unknown(model, first["loc"]) if code == "UNKNOWN_FIELD" else first["msg"]
+        raise Invalid(where + said, code=code, **details) from None
+
+
+def _unknown(model: type[BaseModel], path: tuple[int | str, ...]) -> str:
+    """What may stand where an unknown field stands."""
+    for part in path[:-1]:
+        if isinstance(part, int):
+            continue  # the place in a list, whose items are all of one model
+        fields = model.model_fields.items()
+        inner = next(field.annotation for name, field in fields if part in (name, field.alias))
+        inner = next(iter(get_args(inner)), inner)
+        assert isinstance(inner, type), "a model stands in a model, or a list of one does"
+        model = inner
+    names = [field.alias or name for name, field in model.model_fields.items()]
+    return f"unknown field; known here: {', '.join(names)}"

@@ -21,7 +21,13 @@ from gateway.http.sessions import Person
 from leasehold.admission.v1 import admission_service_pb2
 from leasehold.aggregator.v1 import aggregator_service_pb2
 from leasehold.authorisation import TABLE
-from leasehold.billing.v1 import billing_service_pb2
+from leasehold.billing.v1 import (
+    billing_service_pb2,
+    exports_service_pb2,
+    funding_service_pb2,
+    pricing_service_pb2,
+    provider_service_pb2,
+)
 from leasehold.chassis.v1 import log_service_pb2
 from leasehold.enforcement.v1 import enforcement_service_pb2
 from leasehold.gateway.v1 import gateway_service_pb2
@@ -36,6 +42,10 @@ _FILES = {
     "gateway": gateway_service_pb2,
     "placement": placement_service_pb2,
 }
+# What a service offers beside its first API; no two have a method of the same name.
+_MORE_FILES: dict[str, tuple[Any, ...]] = {
+    "billing": (exports_service_pb2, funding_service_pb2, pricing_service_pb2, provider_service_pb2)
+}
 SERVICES = tuple(sorted(_FILES.keys() - {"chassis"}))
 
 _SECONDS = 5.0
@@ -43,8 +53,11 @@ _SECONDS = 5.0
 
 def rpc(service: str, name: str) -> MethodDescriptor:
     """The RPC ``name`` of a service; "chassis" means the log that each of them offers."""
-    (owner,) = _FILES[service].DESCRIPTOR.services_by_name.values()
-    return owner.methods_by_name[name]
+    for file in (_FILES[service], *_MORE_FILES.get(service, ())):
+        (owner,) = file.DESCRIPTOR.services_by_name.values()
+        if name in owner.methods_by_name:
+            return owner.methods_by_name[name]
+    raise LookupError(f"{service} has no {name}")
 
 
 def path_of(method: MethodDescriptor) -> str:

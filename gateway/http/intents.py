@@ -15,6 +15,7 @@ from gateway.http.bodies import Body
 from leasehold.admission.v1.intent_pb2 import Intent, TrainingJob
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+MODEL = r"^[A-Za-z0-9][A-Za-z0-9-]{0,31}$"
 
 # Rendered by the platform, whatever the document: attribution must not depend on its subject.
 # Compared without case and separators.
@@ -42,7 +43,7 @@ class Spec(Body):
     type: Literal["training-job"]
     env: Literal["dev", "staging", "prod"] = "dev"
     gpus: int = Field(ge=1, le=100_000)
-    gpu_model: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,31}$")
+    gpu_model: str = Field(pattern=MODEL)
     command: list[str] = Field(min_length=1, max_length=256)
     environment: dict[str, str] = Field(default={}, max_length=64)
     seconds_max: int = Field(ge=1, le=30 * 24 * 3600)

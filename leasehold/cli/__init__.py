@@ -13,14 +13,24 @@ from collections.abc import Sequence
 
 import click
 
+from leasehold.called import PROGRAM
 from leasehold.cli import (
     accounts,
+    budgets,
     checks,
+    commitments,
     costs,
     explain,
+    exports,
     fleet,
     invoices,
+    ledger,
     output,
+    parked,
+    price_book,
+    prices,
+    proofs,
+    providers,
     tenants,
     trail,
     workloads,
@@ -54,7 +64,7 @@ def up() -> None:
     click.get_current_context().exit(launcher.run())
 
 
-app.add("Platform", up, checks.verify, checks.replay)
+app.add("Platform", up, checks.verify, checks.replay, parked.parked)
 app.add(
     "Who you are",
     accounts.signup,
@@ -63,6 +73,7 @@ app.add(
     accounts.profiles,
     accounts.use,
     tenants.credential,
+    tenants.project,
 )
 app.add(
     "Work",
@@ -74,7 +85,18 @@ app.add(
     workloads.leases,
     trail.trail,
 )
-app.add("Money", costs.cost, costs.prices, invoices.invoice, costs.topup)
+app.add("Money", costs.cost, prices.prices, prices.price, invoices.invoice, costs.topup)
+app.add("Money", price_book.price_book, commitments.commitment)
+app.add("Money", exports.export)
+app.add("Money", budgets.budget, ledger.ledger)
+app.add("Money", proofs.proof)
+app.add(
+    "Money",
+    providers.provider_costs,
+    providers.provider_bill,
+    providers.match,
+    providers.margin,
+)
 app.add(
     "Operating",
     fleet.nodes,
@@ -115,7 +137,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(arguments: list[str], session: Session) -> int:
     try:
-        code = app.main(arguments, prog_name="leasehold", standalone_mode=False, obj=session)
+        code = app.main(arguments, prog_name=PROGRAM, standalone_mode=False, obj=session)
     except click.exceptions.NoArgsIsHelpError as help_:
         print(help_.format_message())
         return Exit.USAGE
@@ -134,7 +156,7 @@ def _failure(error: Exception) -> Failure:
     if isinstance(error, Failure):
         return error
     if isinstance(error, click.UsageError):
-        command = error.ctx.command_path if error.ctx else "leasehold"
+        command = error.ctx.command_path if error.ctx else PROGRAM
         message = error.format_message().rstrip(".")
         return Failure(message, Exit.USAGE, code="USAGE", hint=f"{command} --help")
     if isinstance(error, OSError) and error.filename:

@@ -6,11 +6,13 @@ import time
 
 import click
 
+from leasehold.called import PROGRAM
 from leasehold.cli import shown
+from leasehold.cli.addresses import is_local
 from leasehold.cli.client import Client
 from leasehold.cli.failures import Exit, Failure
 from leasehold.cli.grammar import Command, key_option, pass_session
-from leasehold.cli.profiles import Profile, check_name
+from leasehold.cli.profiles import OPERATOR, Profile, check_name
 from leasehold.cli.session import Session, no_platform, read_state
 from leasehold.cli.tokens import claims
 
@@ -55,9 +57,21 @@ def signup(session: Session, name: str, project: str) -> None:
     state = "" if ready else "\nIts account is still being opened; that takes a moment."
     session.show(
         document,
-        f"Tenant {name} is {tenant['tenant_id']}; you act as profile {profile_name}.{state}\n"
-        f"Next: an operator tops it up: leasehold topup {profile_name} 100 --profile operator",
+        f"Tenant {name} is {tenant['tenant_id']}; you act as profile {profile_name}.{state}",
+        *_next(session, client.gateway_url, profile_name),
     )
+
+
+def _next(session: Session, gateway_url: str, name: str) -> list[str]:
+    """Without money nothing starts, and only staff can pay it in."""
+    if session.profiles.has(OPERATOR):
+        topup = f"{PROGRAM} topup {name} 100 --profile {OPERATOR}"
+        return [f"Next: an operator tops it up: {topup}"]
+    if is_local(gateway_url):
+        steps = (f"login --{OPERATOR}", f"topup {name} 100", f"use {name}")
+        return ["Next, as the operator of this platform:", *(f"  {PROGRAM} {one}" for one in steps)]
+    tenant_id = session.profiles.get(name).tenant_id
+    return [f"Next: ask an operator of the platform to top up {tenant_id}."]
 
 
 def _wait_for_account(session: Session, client: Client, name: str, profile: Profile) -> bool:
@@ -87,7 +101,7 @@ def login(session: Session, operator: bool) -> None:
     Asks for the client id and the secret, unless LEASEHOLD_CLIENT_ID and LEASEHOLD_CLIENT_SECRET
     are set, or --operator finds them in the state folder.
     """
-    name = check_name(session.profile or ("operator" if operator else "default"))
+    name = check_name(session.profile or (OPERATOR if operator else "default"))
     profile = _local_operator(session) if operator else _asked(session)
     client = session.new_client(profile.gateway_url)
     found = claims(session.tokens(client, "", profile).get())

@@ -5,16 +5,17 @@ A bus that is away leaves a log half checked, and that is said; it never makes i
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 
 import psycopg
 from psycopg_pool import PoolTimeout
 
 from chassis.bus import BUS_ERRORS, Bus, UnsafeBus
 from chassis.store import Store
-from leasehold.cli import chains, witnesses
+from leasehold.called import PROGRAM
+from leasehold.cli import anchors, chains, witnesses
 from leasehold.cli.failures import Exit, Failure
 
-SERVICES = ("gateway", "admission", "placement", "aggregator", "enforcement", "billing")
 _READER = "operator"
 # Without a bus nothing is compared with it, so no event is too large for it.
 _NO_BUS = witnesses.Extent(1, 0, 1 << 62)
@@ -36,8 +37,11 @@ class Finding:
     unchecked: str = ""
 
 
-async def verify(postgres_url: str, nats_url: str, service: str) -> Finding:
-    """Recompute a service's chain from its store and compare it with what others have seen."""
+async def verify(
+    postgres_url: str, nats_url: str, service: str, anchor: Path | None = None
+) -> Finding:
+    """Recompute a service's chain from its store and compare it with what others have seen;
+    billing's also with its signed heads, of which ``anchor`` is a copy."""
     bus = Bus(nats_url, _READER)
     try:
         try:
@@ -45,17 +49,34 @@ async def verify(postgres_url: str, nats_url: str, service: str) -> Finding:
         except (*BUS_ERRORS, UnsafeBus) as error:
             extent, unchecked = _NO_BUS, f"the bus: {error}"
         seen, chain, wrong = await asyncio.to_thread(_stored, postgres_url, service, extent)
-        wrong = wrong or witnesses.compare_sightings(seen, chain)
-        published = 0
+        published, told = 0, None
         if not wrong and not unchecked:
             try:
-                published, wrong = await witnesses.compare_bus(bus, service, extent, chain)
+                published, told = await witnesses.compare_bus(bus, service, extent, chain)
             except BUS_ERRORS as error:
                 unchecked = f"the bus: {error}"
+        wrong = wrong or _first(told, witnesses.compare_sightings(seen, chain))
     finally:
         await bus.close()
+    if service == "billing" and anchor is not None and not wrong:
+        wrong, missing = await asyncio.to_thread(_unsigned, postgres_url, anchor)
+        unchecked = unchecked or missing
     head = chain.hash(chain.head).hex()
     return Finding(service, chain.head, published, len(seen), head, wrong, unchecked)
+
+
+def _first(*told: witnesses.Contradiction | None) -> str:
+    """The first difference in words: of several witnesses, one that knows where it is."""
+    found = sorted((one for one in told if one is not None), key=lambda one: not one.exact)
+    return found[0].said if found else ""
+
+
+def _unsigned(postgres_url: str, anchor: Path) -> tuple[str, str]:
+    store = Store(postgres_url, "billing")
+    try:
+        return anchors.difference(store, anchor)
+    finally:
+        store.close()
 
 
 def _stored(
@@ -76,5 +97,5 @@ def _stored(
             f"PostgreSQL cannot be read: {reason}",
             Exit.UNAVAILABLE,
             code="DATABASE_AWAY",
-            hint="start the platform with `leasehold up`",
+            hint=f"start the platform with `{PROGRAM} up`",
         ) from None

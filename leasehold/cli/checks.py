@@ -7,6 +7,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -16,25 +17,42 @@ from leasehold.cli.failures import Exit
 from leasehold.cli.grammar import Command, pass_session
 from leasehold.cli.session import Session, no_platform, read_state, state_folder
 
+SERVICES = ("gateway", "admission", "placement", "aggregator", "enforcement", "billing")
+
 T = TypeVar("T")
 
 
 @click.command(cls=Command)
-@click.argument("services", nargs=-1)
+@click.argument("services", nargs=-1, metavar="[FILE | SERVICES]...")
+@click.option(
+    "--public-key",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="For FILE: the key to trust, instead of the one kept from the first bill.",
+)
 @pass_session
-def verify(session: Session, services: tuple[str, ...]) -> None:
-    """Recompute every hash chain; find any changed byte.
+def verify(session: Session, services: tuple[str, ...], public_key: Path | None) -> None:
+    """Recompute every hash chain, or check one bill.
+
+    FILE is the proof of an invoice, a name that ends with .json: it is checked offline, with
+    nothing but the public key, and the first thing that differs is named.
 
     Reads the services' stores directly, then what was published on the bus and what the other
     services have applied. Names the first difference; exit code 1 if there is one, 5 if something
     could not be looked at. SERVICES are all unless some are named.
     """
+    if len(services) == 1 and services[0].endswith(".json"):
+        from leasehold.cli import proofs
+
+        proofs.verify_file(session, Path(services[0]), public_key)
+        return
     from leasehold.cli import audit
 
     found = read_state("platform.json", missing=no_platform)
     urls = found["postgres_url"], found["nats_url"]
+    anchor = state_folder() / "proofs" / "anchor.jsonl"
     findings = _each(
-        session, _chosen(services, audit.SERVICES), lambda name: audit.verify(*urls, name)
+        session, chosen(services, SERVICES), lambda name: audit.verify(*urls, name, anchor)
     )
     rows = [
         [
@@ -49,7 +67,8 @@ def verify(session: Session, services: tuple[str, ...]) -> None:
         for one in findings
     ]
     columns = ["SERVICE", ">EVENTS", ">ON BUS", ">WITNESSES", "HEAD", "RESULT", ""]
-    session.show({"services": [asdict(one) for one in findings]}, shown.table(columns, rows))
+    drawn = shown.table(columns, rows, prose=True)
+    session.show({"services": [asdict(one) for one in findings]}, drawn)
     _end(any(one.difference for one in findings), any(one.unchecked for one in findings))
 
 
@@ -64,11 +83,11 @@ def replay(session: Session, check: bool, services: tuple[str, ...]) -> None:
     state byte for byte, or the first difference is named and the exit code is 1. SERVICES are
     all unless some are named.
     """
-    from leasehold.cli import audit, rebuilds
+    from leasehold.cli import rebuilds
 
     found = read_state("platform.json", missing=no_platform)
     identity = state_folder() / "identity" / "operator"
-    names = _chosen(services, audit.SERVICES)
+    names = chosen(services, SERVICES)
     results = _each(
         session,
         names,
@@ -83,11 +102,12 @@ def replay(session: Session, check: bool, services: tuple[str, ...]) -> None:
         for one in document
     ]
     columns = ["SERVICE", ">EVENTS", "RESULT", ""]
-    session.show({"services": document}, shown.table(columns, rows))
+    session.show({"services": document}, shown.table(columns, rows, prose=True))
     _end(any(one["difference"] for one in document))
 
 
-def _chosen(given: tuple[str, ...], known: Sequence[str]) -> list[str]:
+def chosen(given: tuple[str, ...], known: Sequence[str]) -> list[str]:
+    """The services that were named, in the order of all; all if none was."""
     for name in given:
         if name not in known:
             raise click.BadParameter(f"{name!r} is none of {', '.join(known)}")

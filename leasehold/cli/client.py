@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from leasehold.called import PROGRAM
 from leasehold.cli.addresses import checked_url, is_local
 from leasehold.cli.failures import Exit, Failure, failure_of
 
@@ -125,12 +126,19 @@ class Client:
 
     @contextmanager
     def stream(
-        self, path: str, query: Mapping[str, str], headers: Mapping[str, str] | None = None
+        self,
+        path: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str] | None = None,
+        *,
+        timeout: httpx.Timeout = _TIMEOUT,
     ) -> Iterator[httpx.Response]:
         """An answer that is read as it comes. Not retried: only the reader knows how far it got."""
         for fresh in (False, True):
             sent = {**(headers or {}), **self._authorisation(fresh)}
-            with self._http.stream("GET", path, params=query, headers=sent) as response:
+            with self._http.stream(
+                "GET", path, params=query, headers=sent, timeout=timeout
+            ) as response:
                 if response.is_success:
                     yield response
                     return
@@ -148,7 +156,7 @@ class Client:
             f"the gateway at {self.gateway_url} does not answer ({reason})",
             Exit.UNAVAILABLE,
             code="GATEWAY_AWAY",
-            hint="start the platform with `leasehold up`, or name its gateway with --gateway",
+            hint=f"start the platform with `{PROGRAM} up`, or name its gateway with --gateway",
         )
         return _unsettled(failure, key)
 

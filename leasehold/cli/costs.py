@@ -1,4 +1,4 @@
-"""Money: top-ups, costs, prices, invoices. Amounts are exact; nothing here is rounded."""
+"""Money: top-ups and costs. Amounts are exact; nothing here is rounded."""
 
 from collections import Counter
 from typing import Any
@@ -32,12 +32,7 @@ def topup(session: Session, tenant: str, amount: str, currency: str, reference: 
 
     TENANT is its id, or a profile of yours that belongs to it. AMOUNT is decimal, such as 100.00.
     """
-    try:
-        paid = shown.nanos(amount)
-    except ValueError as error:
-        raise Failure(str(error), Exit.USAGE, code="AMOUNT") from None
-    if paid <= 0:
-        raise Failure("the amount must be above 0", Exit.USAGE, code="AMOUNT")
+    paid = amount_given(amount)
     client, key = session.client, session.new_key()
     tenant_id = naming.tenant_id(session.profiles, tenant)
     balance = client.change(
@@ -52,6 +47,17 @@ def topup(session: Session, tenant: str, amount: str, currency: str, reference: 
     )
     said = f"{shown.money(paid, balance['currency'])} paid in for {tenant_id}."
     session.show(balance, said, shown.pairs(_balance_rows(balance)))
+
+
+def amount_given(text: str) -> int:
+    """The nano-units of an amount that somebody typed; it is above 0."""
+    try:
+        given = shown.nanos(text)
+    except ValueError as error:
+        raise Failure(str(error), Exit.USAGE, code="AMOUNT") from None
+    if given <= 0:
+        raise Failure("the amount must be above 0", Exit.USAGE, code="AMOUNT")
+    return given
 
 
 def _currency(client: Client, tenant_id: str) -> str:
@@ -106,20 +112,3 @@ def _balance_rows(balance: dict[str, Any]) -> list[tuple[str, Any]]:
     currency = balance["currency"]
     names = ["prepaid", "held", "available", "owed"]
     return [(name, shown.money(balance[f"{name}_nanos"], currency)) for name in names]
-
-
-@click.command(cls=Command)
-@pass_session
-def prices(session: Session) -> None:
-    """List what each GPU model costs."""
-    answer = session.client.get("/v1/prices")
-    rows = [
-        [
-            one["gpu_model"],
-            shown.price(one["price_nanos"], one["per_gpu_us"], one["currency"]),
-            shown.moment(one["effective_at"]),
-            one["price_version"],
-        ]
-        for one in answer["prices"]
-    ]
-    session.show(answer, shown.table(["MODEL", ">PRICE", "FROM", ">VERSION"], rows))

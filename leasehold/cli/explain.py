@@ -6,6 +6,7 @@ import click
 from rich.text import Text
 
 from leasehold.cli import naming, progress, shown
+from leasehold.cli.costs import TENANT_OPTION, tenant_of
 from leasehold.cli.grammar import Command, pass_session
 from leasehold.cli.session import Session
 
@@ -23,14 +24,15 @@ _STYLES = {
 
 @click.command(cls=Command)
 @click.argument("workload")
+@TENANT_OPTION
 @pass_session
-def explain(session: Session, workload: str) -> None:
+def explain(session: Session, workload: str, tenant: str) -> None:
     """Say why a workload waits and what would let it start.
 
     WORKLOAD is an id, the beginning of one, or a name.
     """
     client = session.client
-    key = naming.workload_id(client, workload)
+    key = naming.workload_id(client, workload, tenant_of(session, tenant))
     answer = client.get(f"/v1/workloads/{key}/explain")
     session.show(answer, *drawn(answer, progress.now_us()))
 
@@ -45,34 +47,33 @@ def drawn(answer: dict[str, Any], now: int) -> list[Any]:
         rows.append(("position", f"{workload['position']} ({answer['ahead']} ahead)"))
         rows.append(("reason", f"{workload['reason'] or 'not looked at yet'}"))
         rows.append(("detail", workload["detail"]))
-    parts: list[Any] = [progress.sentence(workload), shown.pairs(rows)]
+    parts: list[Any] = [progress.sentence(workload, detail=False), shown.pairs(rows)]
     if answer["remedies"]:
         parts += ["What would help:", *(f"  • {shown.plain(one)}" for one in answer["remedies"])]
     if answer["waits"]:
-        parts += ["Waiting:", *timeline(answer["waits"], now)]
+        parts += ["Waiting:", timeline(answer["waits"], now)]
     return parts
 
 
-def timeline(waits: list[dict[str, Any]], now: int) -> list[Text]:
+def timeline(waits: list[dict[str, Any]], now: int) -> Any:
     """One line per interval, each drawn where it lies in the whole."""
     begin = waits[0]["from"]
     ends = [wait["until"] or max(now, wait["from"]) for wait in waits]
     whole = max(1, max(ends) - begin)
-    lines = []
+    rows = []
     for wait, until in zip(waits, ends, strict=True):
-        start, stop = span(wait["from"] - begin, until - begin, whole)
         reason = wait["reason"] or "?"
-        line = Text("  ")
-        line.append(f"{'+' + shown.duration(wait['from'] - begin):>10} ")
-        line.append("·" * start, style="dim")
-        line.append("█" * (stop - start), style=_STYLES.get(reason, ""))
-        line.append("·" * (BAR_WIDTH - stop), style="dim")
-        lasting = "" if wait["until"] else " so far"
-        line.append(f" {reason:<10} {shown.duration(until - wait['from'])}{lasting}")
-        if wait["detail"]:
-            line.append(f"  {shown.plain(wait['detail'])}", style="dim")
-        lines.append(line)
-    return lines
+        start, stop = span(wait["from"] - begin, until - begin, whole)
+        bar = Text.assemble(
+            ("·" * start, "dim"),
+            ("█" * (stop - start), _STYLES.get(reason, "")),
+            ("·" * (BAR_WIDTH - stop), "dim"),
+        )
+        lasted = shown.duration(until - wait["from"]) + ("" if wait["until"] else " so far")
+        after = f"+{shown.duration(wait['from'] - begin)}"
+        detail = Text(shown.plain(wait["detail"] or " "), style="dim")
+        rows.append([after, bar, reason, lasted, detail])
+    return shown.table([">", "", "", "", ""], rows, prose=True)
 
 
 def span(begin: int, end: int, whole: int) -> tuple[int, int]:

@@ -8,6 +8,8 @@ from typing import Any
 
 import httpx
 
+from leasehold.called import PROGRAM
+
 
 class Exit(IntEnum):
     OK = 0
@@ -59,27 +61,27 @@ _EXITS = {
 
 _HINTS = {
     "AMOUNT": "give a decimal amount, such as 100.00",
-    "CREDENTIAL_REVOKED": "log in with a credential that is in force: leasehold login",
+    "CREDENTIAL_REVOKED": f"log in with a credential that is in force: {PROGRAM} login",
     "ENVELOPE_NOT_FOUND": "check the tenant's id; a new tenant has its envelope after a moment",
     "IDEMPOTENCY_CONFLICT": "use a new --key, or none, for another request",
-    "INVALID_TOKEN": "log in again: leasehold login",
-    "INVOICE_NOT_FOUND": "leasehold invoice list shows your invoices",
-    "LEASE_NOT_FOUND": "leasehold leases shows your leases",
-    "NOTHING_TO_BILL": "leases are billed once they have ended; leasehold cost shows them",
-    "PERMISSION_DENIED": "choose a profile that may: leasehold profiles lists yours",
+    "INVALID_TOKEN": f"log in again: {PROGRAM} login",
+    "INVOICE_NOT_FOUND": f"{PROGRAM} invoice list shows your invoices",
+    "LEASE_NOT_FOUND": f"{PROGRAM} leases shows your leases",
+    "NOTHING_TO_BILL": f"leases are billed once they have ended; {PROGRAM} cost shows them",
+    "PERMISSION_DENIED": f"choose a profile that may: {PROGRAM} profiles lists yours",
     "PLATFORM_OWNED": "remove the field from the document",
     "PLATFORM_OWNED_FIELD": "remove the field from the document",
     "PRECONDITION_FAILED": "somebody changed it meanwhile; look at it and try again",
-    "SOURCE_NOT_FOUND": "leasehold sources lists them",
+    "SOURCE_NOT_FOUND": f"{PROGRAM} sources lists them",
     "TENANT": "name the tenant with --tenant",
     "TENANT_SUSPENDED": "ask the operator of the platform why",
     "UNKNOWN_FIELD": "remove the field, or correct its spelling",
-    "UNKNOWN_PROJECT": "name a project that exists; `default` always does",
-    "WORKLOAD_NOT_FOUND": "leasehold ps lists your workloads",
+    "UNKNOWN_PROJECT": f"open it: {PROGRAM} project open NAME; {PROGRAM} whoami lists yours",
+    "WORKLOAD_NOT_FOUND": f"{PROGRAM} ps lists your workloads",
 }
 _HINTS_BY_EXIT = {
-    Exit.UNAUTHENTICATED: "log in: leasehold login",
-    Exit.USAGE: "correct the request; leasehold COMMAND --help explains it",
+    Exit.UNAUTHENTICATED: f"log in: {PROGRAM} login",
+    Exit.USAGE: f"correct the request; {PROGRAM} COMMAND --help explains it",
     Exit.UNAVAILABLE: "try again in a moment",
 }
 

@@ -7,6 +7,8 @@ import click
 
 from leasehold.cli.session import Session
 
+SENTENCE_MAX = 200
+
 
 class Command(click.Command):
     """A command; every one takes the options that stand anywhere."""
@@ -34,14 +36,10 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections = self._sections or {"Commands": list(self.commands.values())}
         for title, commands in sections.items():
-            width = formatter.width - 6 - max(len(name) for name in self.commands)
+            # A sentence that is too long for a line goes on in the next, rather than being cut.
+            rows = [(one.name or "", one.get_short_help_str(SENTENCE_MAX)) for one in commands]
             with formatter.section(title):
-                formatter.write_dl(
-                    [
-                        (command.name or "", command.get_short_help_str(width))
-                        for command in commands
-                    ]
-                )
+                formatter.write_dl(rows)
 
 
 pass_session = click.make_pass_decorator(Session, ensure=True)

@@ -48,11 +48,13 @@ def list_(session: Session, tenant: str) -> None:
 
 
 @invoice.command()
-@click.argument("given", metavar="INVOICE")
+@click.argument("given", metavar="[INVOICE]", default="")
 @TENANT_OPTION
 @pass_session
 def show(session: Session, given: str, tenant: str) -> None:
     """Show an invoice, by id or number, and prove its amounts.
+
+    Without INVOICE the newest is shown.
 
     Each line is computed again: seconds × GPUs × price is the exact amount, rounded once it is
     the payable one. Exit code 1 if anything does not add up.
@@ -60,6 +62,21 @@ def show(session: Session, given: str, tenant: str) -> None:
     client = session.client
     key = naming.invoice_id(client, given, tenant_of(session, tenant))
     _show(session, client.get(f"/v1/invoices/{key}"))
+
+
+@invoice.command()
+@click.argument("given", metavar="INVOICE")
+@TENANT_OPTION
+@pass_session
+def html(session: Session, given: str, tenant: str) -> None:
+    """Write an invoice as one page to print, to standard output."""
+    client = session.client
+    key = naming.invoice_id(client, given, tenant_of(session, tenant))
+    page = client.call("GET", f"/v1/invoices/{key}.html").text
+    if session.as_json:
+        session.show({"invoice_id": key, "html": page})
+    else:
+        click.echo(page, nl=False)
 
 
 def _show(session: Session, found: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from leasehold.called import PROGRAM
 from leasehold.cli.client import Client
 from leasehold.cli.failures import Exit, Failure
 from leasehold.cli.profiles import Profiles
@@ -19,10 +20,10 @@ _WHOLE = re.compile(r"[a-z]{2,8}_[0-9a-z]{21}(_[0-9]+)?", re.ASCII)
 _FORM = re.compile(r"[a-z]{2,8}_[a-z0-9_]{1,100}", re.ASCII)
 
 
-def workload_id(client: Client, given: str, *, to_change: bool = False) -> str:
+def workload_id(client: Client, given: str, tenant: str = "", *, to_change: bool = False) -> str:
     if _WHOLE.fullmatch(given):
         return given
-    workloads = list(client.pages("/v1/workloads", "workloads"))
+    workloads = list(client.pages("/v1/workloads", "workloads", tenant=tenant))
     named = [item for item in workloads if (item["intent"] or {}).get("name") == given]
     alive = [item for item in named if item["state"] not in ENDED]
     if to_change and len(alive) > 1:
@@ -30,23 +31,38 @@ def workload_id(client: Client, given: str, *, to_change: bool = False) -> str:
     if chosen := (alive if to_change else []) or named:
         return str(chosen[0]["workload_id"])
     ids = (item["workload_id"] for item in workloads)
-    return _only(given, "workload", ids, "leasehold ps lists your workloads")
+    return _only(given, "workload", ids, f"{PROGRAM} ps lists them")
 
 
-def lease_id(client: Client, given: str) -> str:
+def own_workload_id(client: Client, given: str, *, to_change: bool = False) -> str:
+    """For what only the tenant itself may do: staff are told so, not asked for a tenant."""
+    try:
+        return workload_id(client, given, to_change=to_change)
+    except Failure as failure:
+        if failure.code != "TENANT":
+            raise
+        raise Failure(
+            "only the tenant itself may do this",
+            Exit.NEGATIVE,
+            code="PERMISSION_DENIED",
+            hint=f"name its profile with --profile; {PROGRAM} profiles lists yours",
+        ) from None
+
+
+def lease_id(client: Client, given: str, tenant: str = "") -> str:
     """A lease, also by its workload."""
     if given.startswith("lse_"):
         if _WHOLE.fullmatch(given):
             return given
-        leases = (item["lease_id"] for item in client.pages("/v1/leases", "leases"))
-        return _only(given, "lease", leases, "leasehold leases lists your leases")
-    workload = client.get(f"/v1/workloads/{workload_id(client, given)}")
+        leases = (item["lease_id"] for item in client.pages("/v1/leases", "leases", tenant=tenant))
+        return _only(given, "lease", leases, f"{PROGRAM} leases lists them")
+    workload = client.get(f"/v1/workloads/{workload_id(client, given, tenant)}")
     if not workload["lease_id"]:
         raise Failure(
             f"{workload['workload_id']} has no lease yet",
             Exit.NOT_FOUND,
             code="NO_LEASE",
-            hint=f"leasehold explain {workload['workload_id']} says what it waits for",
+            hint=f"{PROGRAM} explain {workload['workload_id']} says what it waits for",
         )
     return str(workload["lease_id"])
 
@@ -61,7 +77,7 @@ def tenant_id(profiles: Profiles, given: str) -> str:
             f"{given!r} is neither a tenant's id nor the profile of one",
             Exit.NOT_FOUND,
             code="TENANT_NOT_FOUND",
-            hint="give the id, which begins with ten_; leasehold profiles lists your profiles",
+            hint=f"give the id, which begins with ten_; {PROGRAM} profiles lists your profiles",
         )
     return known
 
@@ -72,14 +88,14 @@ def source_id(client: Client, given: str) -> str:
     if len(named) == 1:
         return str(named[0])
     ids = named or (item["source_id"] for item in sources)
-    return _only(given, "source", ids, "leasehold sources lists them", prefix=not named)
+    return _only(given, "source", ids, f"{PROGRAM} sources lists them", prefix=not named)
 
 
 def instance_id(client: Client, given: str) -> str:
     if _WHOLE.fullmatch(given):
         return given
     ids = (item["instance_id"] for item in client.get("/v1/instances")["instances"])
-    return _only(given, "instance", ids, "leasehold instances lists them")
+    return _only(given, "instance", ids, f"{PROGRAM} instances lists them")
 
 
 def client_id(given: str) -> str:
@@ -91,16 +107,29 @@ def client_id(given: str) -> str:
 
 
 def invoice_id(client: Client, given: str, tenant: str) -> str:
-    """An invoice by its id or by its number."""
+    """An invoice by its id or by its number; the newest if nothing was given."""
     if _WHOLE.fullmatch(given):
         return given
     invoices = client.get("/v1/invoices", tenant=tenant)["invoices"]
+    if not given:
+        return _newest_invoice(invoices)
     number = given.removeprefix("#")
     for item in invoices:
         if number == str(item["number"]):
             return str(item["invoice_id"])
     ids = (item["invoice_id"] for item in invoices)
-    return _only(given, "invoice", ids, "leasehold invoice list shows them")
+    return _only(given, "invoice", ids, f"{PROGRAM} invoice list shows them")
+
+
+def _newest_invoice(invoices: list[dict[str, Any]]) -> str:
+    if not invoices:
+        raise Failure(
+            "there is no invoice yet",
+            Exit.NOT_FOUND,
+            code="INVOICE_NOT_FOUND",
+            hint=f"{PROGRAM} invoice issue makes one over the leases that have ended",
+        )
+    return str(max(invoices, key=lambda item: int(item["number"]))["invoice_id"])
 
 
 def _only(given: str, noun: str, ids: Iterable[Any], hint: str, prefix: bool = True) -> str:

@@ -31,7 +31,7 @@ def logs(session: Session, workload: str, follow: bool) -> None:
     WORKLOAD is an id, the beginning of one, or a name.
     """
     client = session.client
-    key = naming.workload_id(client, workload)
+    key = naming.own_workload_id(client, workload)
     pieces = followed(client, key) if follow else iter([_so_far(client, key)])
     if session.as_json:
         text = b"".join(pieces).decode(errors="replace")

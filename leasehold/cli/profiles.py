@@ -13,7 +13,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from leasehold.called import PROGRAM
 from leasehold.cli.failures import Exit, Failure
+
+# The profile that `login --operator` makes.
+OPERATOR = "operator"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 
@@ -55,18 +59,24 @@ class Profiles:
 
     def get(self, name: str) -> Profile:
         if not self.has(name):
-            known = ", ".join(self.names()) or "none yet"
             raise Failure(
                 f"there is no profile {name}",
                 Exit.UNAUTHENTICATED,
                 code="NO_PROFILE",
-                hint=f"profiles you have: {known}; make one with leasehold login or signup",
+                hint=self._way_to(name),
             )
         found = self._read(_file("profiles", name))
         try:
             return Profile(**found)
         except TypeError:
             raise _damaged(self.folder / _file("profiles", name)) from None
+
+    def _way_to(self, name: str) -> str:
+        """How one comes to have a profile of that name."""
+        if name == OPERATOR:
+            return f"make it, where the platform runs: {PROGRAM} login --operator"
+        known = ", ".join(self.names()) or "none yet"
+        return f"you have: {known}; {PROGRAM} signup and {PROGRAM} login make others"
 
     def save(self, name: str, profile: Profile) -> None:
         """Keep it under that name, as the one to use from now on."""

@@ -10,6 +10,7 @@ from typing import Any
 from rich.status import Status
 from rich.text import Text
 
+from leasehold.called import PROGRAM
 from leasehold.cli import shown
 from leasehold.cli.failures import Exit, Failure
 from leasehold.cli.naming import ENDED
@@ -35,13 +36,13 @@ def why(workload: dict[str, Any]) -> str:
     return ""
 
 
-def sentence(workload: dict[str, Any]) -> str:
+def sentence(workload: dict[str, Any], *, detail: bool = True) -> str:
     """State, reason and numbers in one line."""
     name = (workload["intent"] or {}).get("name", "")
     said = f"{name} {workload['workload_id']} is {workload['state']}"
     if (reason := why(workload)) and reason != workload["state"]:
         said += f" ({reason})"
-    if workload["state"] == "QUEUED" and workload["detail"]:
+    if workload["state"] == "QUEUED" and workload["detail"] and detail:
         said += f": {workload['detail']}"
     if workload["state"] in ENDED and workload["started_at"]:
         said += f" after {shown.duration(workload['ended_at'] - workload['started_at'])}"
@@ -57,7 +58,8 @@ def follow(session: Session, workload: dict[str, Any], timeout: int | None) -> d
         return _follow(session, workload, timeout, None)
     except KeyboardInterrupt:
         key = workload["workload_id"]
-        session.tell(f"\nThe workload goes on. Look: leasehold ps   End it: leasehold stop {key}")
+        session.tell("\nThe workload goes on.")
+        session.tell(f"Look: {PROGRAM} ps   End it: {PROGRAM} stop {key}")
         raise
 
 
@@ -108,5 +110,5 @@ def _too_long(workload: dict[str, Any], timeout: int) -> Failure:
         f"{key} has not ended within {timeout} s",
         Exit.UNAVAILABLE,
         code="WAIT_TIMEOUT",
-        hint=f"it goes on; leasehold explain {key} says where it stands",
+        hint=f"it goes on; {PROGRAM} explain {key} says where it stands",
     )

@@ -18,6 +18,7 @@ import grpc
 
 from chassis.channels import Channels
 from chassis.identity import Identity
+from leasehold.called import PROGRAM
 from leasehold.chassis.v1 import log_service_pb2 as pb
 from leasehold.chassis.v1.log_service_pb2_grpc import LogServiceStub
 from leasehold.cli.failures import Exit, Failure
@@ -82,7 +83,7 @@ async def _live_state(stub: LogServiceStub, service: str) -> tuple[int, bytes]:
                     f"{service} does not tell its state ({error.code().name}: {error.details()})",
                     Exit.UNAVAILABLE,
                     code="SERVICE_AWAY",
-                    hint="start the platform with `leasehold up`, or look into the service's log",
+                    hint=f"start the platform with `{PROGRAM} up`, or look into the service's log",
                 ) from None
             await asyncio.sleep(PAUSE_SECONDS)
     raise AssertionError("the last attempt raises")

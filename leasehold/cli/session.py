@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console, RenderableType
-from rich.measure import Measurement
-from rich.table import Table
 from rich.text import Text
 
+from leasehold.called import PROGRAM
 from leasehold.cli.client import Client, new_key
 from leasehold.cli.failures import Exit, Failure
 from leasehold.cli.profiles import Profile, Profiles, home
@@ -69,7 +68,7 @@ class Session:
                 "you are not logged in",
                 Exit.UNAUTHENTICATED,
                 code="NOT_LOGGED_IN",
-                hint="leasehold signup NAME makes a tenant; leasehold login uses a credential",
+                hint=f"{PROGRAM} signup NAME makes a tenant; {PROGRAM} login uses a credential",
             )
         return name, self.profiles.get(name)
 
@@ -110,10 +109,7 @@ def draw(file: TextIO, *drawn: RenderableType) -> None:
     pen = console(file)
     if pen.is_terminal:
         for item in drawn:
-            if isinstance(item, Table):
-                # Rather wider than the terminal than with half an id.
-                pen.width = max(pen.width, Measurement.get(pen, pen.options, item).minimum)
-            pen.print(item, soft_wrap=isinstance(item, str | Text), markup=False)
+            pen.print(item, soft_wrap=isinstance(item, str | Text), markup=False, crop=False)
         return
     with pen.capture() as captured:
         for item in drawn:
@@ -159,5 +155,5 @@ def no_platform(path: Path) -> Failure:
         f"there is no platform here: {path} does not exist",
         Exit.UNAVAILABLE,
         code="NO_PLATFORM",
-        hint="start one with `leasehold up`, or name its state folder with LEASEHOLD_STATE",
+        hint=f"start one with `{PROGRAM} up`, or name its state folder with LEASEHOLD_STATE",
     )

@@ -1,4 +1,4 @@
-"""How values read: exact money, times in UTC, durations, tables that nothing is cut from.
+"""How values read: exact money, times in UTC, durations, and lists of them.
 
 Money is never a float here: text and nano-units convert into each other without loss.
 """
@@ -11,10 +11,12 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from leasehold.cli.listing import NOTHING as NOTHING
+from leasehold.cli.listing import Listing
+
 NANOS = 1_000_000_000
 SECOND_US = 1_000_000
 HOUR_US = 3_600 * SECOND_US
-NOTHING = "–"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DECIMAL = re.compile(r"(-?)([0-9]{1,20})(?:\.([0-9]{1,9}))?", re.ASCII)
@@ -95,27 +97,12 @@ def styled(state: Any) -> Text:
     return Text(plain(state), style=_STYLES.get(str(state), ""))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """Only the last column is ever folded: whoever copies an id must get all of it.
-
-    A column whose title begins with ``>`` is of numbers and aligned to the right.
-    """
-    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, prose: bool = False) -> Listing:
+    """A listing of cells that may be anything; what is none of a Text is shown as plain text."""
     cells = [
         [cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row] for row in rows
     ]
-    for index, column in enumerate(columns):
-        title = column.removeprefix(">")
-        width = max([len(title), *(row[index].cell_len for row in cells)])
-        drawn.add_column(
-            title,
-            justify="right" if column.startswith(">") else "left",
-            min_width=width if index < len(columns) - 1 else None,
-            overflow="fold",
-        )
-    for row in cells:
-        drawn.add_row(*row)
-    return drawn
+    return Listing(columns, cells, prose=prose)
 
 
 def pairs(rows: Iterable[tuple[str, Any]]) -> Table:

@@ -1,4 +1,4 @@
-"""The operator's hold on tenants: envelopes, suspension, and further credentials."""
+"""A tenant's own things and an operator's hold on them: envelope, projects, credentials."""
 
 from typing import Any
 
@@ -126,6 +126,28 @@ def resume(session: Session, given: str) -> None:
 
 def _tell(session: Session, found: dict[str, Any]) -> None:
     session.show(found, f"{found['name']} ({found['tenant_id']}) is {found['status']}.")
+
+
+@click.group(cls=Commands)
+def project() -> None:
+    """Open projects."""
+
+
+@key_option
+@project.command("open")
+@click.argument("name")
+@TENANT_OPTION
+@pass_session
+def open_(session: Session, name: str, tenant: str) -> None:
+    """Open a project, which intents can name from then on."""
+    answer = session.client.change(
+        "POST",
+        "/v1/projects",
+        {"project": name},
+        key=session.key,
+        tenant=tenant_of(session, tenant),
+    )
+    session.show(answer, f"{answer['name']} has the projects {', '.join(answer['projects'])}.")
 
 
 @click.group(cls=Commands)

@@ -7,6 +7,7 @@ import time
 from typing import Any
 from urllib.parse import quote_plus
 
+from leasehold.called import PROGRAM
 from leasehold.cli.client import Client
 from leasehold.cli.failures import Exit, Failure, failure_of
 from leasehold.cli.profiles import Profile, Profiles, Token
@@ -47,7 +48,7 @@ class Tokens:
                 f"the gateway does not accept the credential {self._profile.client_id}",
                 Exit.UNAUTHENTICATED,
                 code="INVALID_CLIENT",
-                hint="log in with one that is in force: leasehold login",
+                hint=f"log in with one that is in force: {PROGRAM} login",
             )
         if not response.is_success:
             raise failure_of(response)

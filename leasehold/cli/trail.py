@@ -10,6 +10,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from leasehold.cli import naming, shown
+from leasehold.cli.costs import TENANT_OPTION, tenant_of
 from leasehold.cli.grammar import Command, pass_session
 from leasehold.cli.session import Session
 
@@ -30,50 +31,57 @@ _NOTHING: tuple[Any, ...] = ("", 0, False, None, [], {})
 @click.command(cls=Command)
 @click.argument("lease")
 @click.option("--tree", "as_tree", is_flag=True, help="Draw what caused what as a tree.")
+@TENANT_OPTION
 @pass_session
-def trail(session: Session, lease: str, as_tree: bool) -> None:
+def trail(session: Session, lease: str, as_tree: bool, tenant: str) -> None:
     """Tell every event of a lease, across all services.
 
     No effect stands before its cause. LEASE is the id of a lease, or the id or name of its
-    workload. Times count from the first
-    event; what no event caused is told with who asked for it.
+    workload. Times count from the first event; what no event caused is told with who asked for
+    it.
     """
     client = session.client
-    answer = client.get(f"/v1/leases/{naming.lease_id(client, lease)}/trail")
+    key = naming.lease_id(client, lease, tenant_of(session, tenant))
+    answer = client.get(f"/v1/leases/{key}/trail")
     events = answer["events"]
-    head = f"{answer['lease_id']} of {answer['workload_id']}: {len(events)} events"
-    if events:
-        head += f" from {shown.moment(events[0]['at'])}"
-    session.show(answer, head, _tree(events) if as_tree else timeline(events))
+    since = f" since {shown.moment(events[0]['at'])}" if events else ""
+    head = [
+        ("lease", answer["lease_id"]),
+        ("workload", answer["workload_id"]),
+        ("events", f"{len(events)}{since}"),
+    ]
+    session.show(answer, shown.pairs(head), "", _tree(events) if as_tree else timeline(events))
 
 
 def timeline(events: list[dict[str, Any]]) -> Any:
     numbers = {event["event_id"]: number for number, event in enumerate(events, 1)}
     first = events[0]["at"] if events else 0
+    currency = _currency(events)
     rows = [
         [
             str(numbers[event["event_id"]]),
             offset(event["at"] - first),
             _event(event),
             _cause(event, numbers),
-            facts(event, first) or " ",
+            facts(event, first, currency) or " ",
         ]
         for event in events
     ]
-    return shown.table([">#", ">AFTER", "EVENT", "BECAUSE OF", "FACTS"], rows)
+    return shown.table([">#", ">AFTER", "EVENT", "BECAUSE OF", "FACTS"], rows, prose=True)
 
 
 def _tree(events: list[dict[str, Any]]) -> Tree:
     """Events below what caused them; what no event caused stands at the left, with who asked."""
     root = Tree("", hide_root=True)
     first = events[0]["at"] if events else 0
+    currency = _currency(events)
     branches: dict[str, Tree] = {}
     for event in events:
         parent = branches.get(event["causation_id"])
         label = Text.assemble((f"{offset(event['at'] - first)}  ", "dim"), _event(event))
         if parent is None:
             label.append(f"  by {_actor(event)}", style="dim")
-        if said := facts(event, first):
+        if said := facts(event, first, currency):
             label.append(f"  {said}", style="dim")
         branches[event["event_id"]] = (parent or root).add(label)
     return root
@@ -86,10 +94,14 @@ def offset(micros: int) -> str:
     return f"{sign}{whole}.{rest:03d} s"
 
 
-def facts(event: dict[str, Any], first: int) -> str:
+def _currency(events: list[dict[str, Any]]) -> str:
+    """A lease is paid for in one currency, which not every event about its money repeats."""
+    return next(filter(None, (str(event["data"].get("currency", "")) for event in events)), "")
+
+
+def facts(event: dict[str, Any], first: int, currency: str) -> str:
     """The event's own fields, short enough for a line; what says nothing is left out."""
     data = event["data"]
-    currency = str(data.get("currency", ""))
     said = [
         f"{_name(name)}={_fact(name, value, currency, first)}"
         for name, value in data.items()

@@ -17,6 +17,7 @@ from psycopg import sql
 from chassis.bus import Bus, events_stream
 from chassis.canonical import chained
 from chassis.envelope import Malformed, opened
+from chassis.events import Recorded
 from chassis.relay import HEADERS_BYTES_MAX
 from leasehold.cli.chains import Chain
 
@@ -48,6 +49,14 @@ class Sighting:
     hash: bytes
 
 
+@dataclass(frozen=True)
+class Contradiction:
+    """What a witness says against a log; ``exact`` if nothing before it differs, either."""
+
+    said: str
+    exact: bool = True
+
+
 async def extent(bus: Bus, service: str) -> Extent:
     jetstream, client = await bus.jetstream(), await bus.client()
     try:
@@ -57,25 +66,43 @@ async def extent(bus: Bus, service: str) -> Extent:
     return Extent(state.first_seq, state.last_seq, client.max_payload)
 
 
-async def compare_bus(bus: Bus, service: str, found: Extent, chain: Chain) -> tuple[int, str]:
-    """How many messages agree with the chain, and the first that does not, or ""."""
+async def compare_bus(
+    bus: Bus, service: str, found: Extent, chain: Chain
+) -> tuple[int, Contradiction | None]:
+    """How many messages agree with the chain, and what the first says that does not."""
     count, last = 0, 0
     async for sequence, message in _messages(await bus.jetstream(), service, found):
         try:
             event = opened(service, message.headers, message.data or b"").event
         except Malformed as error:
-            return count, f"message {sequence} on the bus was not published by a relay ({error})"
-        position = event.position
-        if last and (wrong := _out_of_order(last, position, chain)):
+            said = f"message {sequence} on the bus was not published by a relay ({error})"
+            return count, Contradiction(said, exact=False)
+        if wrong := _difference(event, last, chain):
             return count, wrong
-        if position > chain.head:
-            return count, f"position {position} is missing: it is on the bus and not in the store"
-        if event.hash != chain.hash(position):
-            return count, f"position {position}: the bus published another event than is stored"
-        if chained(chain.hash(position - 1), event.data) != event.hash:
-            return count, f"position {position}: the bytes on the bus were changed"
-        count, last = count + 1, position
-    return count, ""
+        count, last = count + 1, event.position
+    return count, None
+
+
+def _difference(event: Recorded, last: int, chain: Chain) -> Contradiction | None:
+    """What a message says against the chain; the one before it, if any, was of ``last``."""
+    position = event.position
+    if last and (disorder := _out_of_order(last, position, chain)):
+        return Contradiction(disorder, exact=False)
+    if position > chain.head:
+        said = f"position {chain.head + 1} is missing: the bus has {position}"
+        return Contradiction(said)
+    if event.hash != chain.hash(position):
+        # A hash covers all before it: only if the one before agrees, this is the first.
+        exact = last > 0 or position == 1
+        said = f"{_from(position, exact)}: the bus published another event than is stored"
+        return Contradiction(said, exact)
+    if chained(chain.hash(position - 1), event.data) != event.hash:
+        return Contradiction(f"position {position}: the bytes on the bus were changed", exact=False)
+    return None
+
+
+def _from(position: int, exact: bool) -> str:
+    return f"position {position}" if exact else f"position {position} or one before it"
 
 
 def _out_of_order(last: int, position: int, chain: Chain) -> str:
@@ -121,11 +148,16 @@ def sightings(postgres_url: str, service: str) -> list[Sighting]:
     return found
 
 
-def compare_sightings(found: list[Sighting], chain: Chain) -> str:
-    """The first service that has applied something else than is stored, or ""."""
-    for one in found:
+def compare_sightings(found: list[Sighting], chain: Chain) -> Contradiction | None:
+    """What the service says that has applied the earliest of what is not stored."""
+    agreed = 0
+    for one in sorted(found, key=lambda one: one.position):
         if one.position > chain.head:
-            return f"position {chain.head + 1} is missing: {one.witness} applied {one.position}"
+            said = f"position {chain.head + 1} is missing: {one.witness} applied {one.position}"
+            return Contradiction(said)
         if one.position and one.hash != chain.hash(one.position):
-            return f"position {one.position} or one before it: {one.witness} applied another event"
-    return ""
+            exact = one.position == agreed + 1
+            said = f"{_from(one.position, exact)}: {one.witness} applied another event"
+            return Contradiction(said, exact)
+        agreed = one.position
+    return None

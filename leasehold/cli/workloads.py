@@ -10,7 +10,9 @@ from typing import Any
 
 import click
 
+from leasehold.called import PROGRAM
 from leasehold.cli import naming, progress, shown
+from leasehold.cli.costs import TENANT_OPTION, tenant_of
 from leasehold.cli.failures import Exit, Failure
 from leasehold.cli.grammar import Command, key_option, pass_session
 from leasehold.cli.session import Session
@@ -79,17 +81,18 @@ def _accepted(workload: dict[str, Any]) -> list[str]:
     key = workload["workload_id"]
     return [
         progress.sentence(workload),
-        f"Next: leasehold logs -f {key}   or   leasehold explain {key}",
+        f"Next: {PROGRAM} logs -f {key}",
+        f"      {PROGRAM} explain {key}",
     ]
 
 
 @click.command(cls=Command)
 @click.option("--all", "everything", is_flag=True, help="Also those that ended long ago.")
-@click.option("--tenant", default="", metavar="TENANT", help="For operators and finance.")
+@TENANT_OPTION
 @pass_session
 def ps(session: Session, everything: bool, tenant: str) -> None:
     """List workloads, newest first."""
-    named = naming.tenant_id(session.profiles, tenant) if tenant else ""
+    named = tenant_of(session, tenant)
     if everything:
         workloads = list(session.client.pages("/v1/workloads", "workloads", tenant=named))
     else:
@@ -111,7 +114,7 @@ def _row(workload: dict[str, Any], now: int) -> list[Any]:
         workload["workload_id"],
         intent.get("name"),
         shown.styled(workload["state"]),
-        progress.why(workload),
+        progress.why(workload) if workload["state"] != "SUCCEEDED" else None,
         shown.gpus(job["gpu_count"], job["gpu_model"]) if job else None,
         shown.moment_of_today(workload["started_at"], now),
         shown.duration(lasted),
@@ -119,10 +122,11 @@ def _row(workload: dict[str, Any], now: int) -> list[Any]:
 
 
 @click.command(cls=Command)
+@TENANT_OPTION
 @pass_session
-def leases(session: Session) -> None:
+def leases(session: Session, tenant: str) -> None:
     """List leases, newest first."""
-    found = session.client.get("/v1/leases")["leases"]
+    found = session.client.get("/v1/leases", tenant=tenant_of(session, tenant))["leases"]
     rows = [
         [
             one["lease_id"],
@@ -149,6 +153,6 @@ def stop(session: Session, workload: str) -> None:
     WORKLOAD is an id, the beginning of one, or a name.
     """
     client = session.client
-    key = naming.workload_id(client, workload, to_change=True)
+    key = naming.own_workload_id(client, workload, to_change=True)
     answer = client.change("POST", f"/v1/workloads/{key}/stop", key=session.key)
     session.show(answer, progress.sentence(answer))

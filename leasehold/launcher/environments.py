@@ -84,6 +84,7 @@ class Environments:
                 "JOIN_PORT": str(self.ports.join),
                 "NODE_CA_DIR": str(self.identities.node_ca),
             },
+            "billing": {"PROOF_DIR": str(self.state / "proofs")},
             "aggregator": {"PROVIDER_URL": f"http://{HOST}:{self.ports.provider}"},
         }
 

@@ -19,12 +19,16 @@ PYTHON_READER = "python"
 TOKEN_SECONDS = 10
 
 
-def prepare(folder: Path, gpu_count: int) -> None:
-    """The node's folder and GPUs; a machine that is already there keeps its own."""
+def prepare(folder: Path, gpu_count: int, fleet: str) -> None:
+    """The node's folder and GPUs; a machine that is already there keeps its own.
+
+    ``fleet`` tells the GPUs of one state folder from those of all others: a new folder on an old
+    database must not bring GPUs that the nodes of the old one claimed.
+    """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     gpus = folder / "gpus.txt"
     if not gpus.exists():
-        write_private(gpus, machine(folder.name, gpu_count=gpu_count))
+        write_private(gpus, machine(f"{fleet}/{folder.name}", gpu_count=gpu_count))
 
 
 def nvml(state: StateFolder) -> str:

@@ -38,6 +38,8 @@ class Platform:
         self.node_names = [f"node-{number}" for number in range(1, settings.nodes + 1)]
         self.crew = Crew()
         self.gpu_reader = nodes.PYTHON_READER
+        # Whether the database would not let us make a role for each service.
+        self.shares_role = False
         self.environments: Environments
         self._overrides = overrides or {}
         self._postgres_url = settings.postgres_url.reveal()
@@ -139,11 +141,13 @@ class Platform:
 
     def _provision(self) -> None:
         passwords = {name: self.state.secret(f"postgres/{name}") for name in SERVICES}
+        urls = database.provision(self._postgres_url, passwords)
+        self.shares_role = len(set(urls.values())) == 1
         self.environments = Environments(
             self.state,
             self.ports,
             self.identities,
-            database.provision(self._postgres_url, passwords),
+            urls,
             self._nats_urls,
             self._overrides,
         )
@@ -180,7 +184,7 @@ class Platform:
         self.gpu_reader = nodes.nvml(self.state)
         for number, name in enumerate(self.node_names, 1):
             folder = self.state / "nodes" / name
-            nodes.prepare(folder, self.settings.node_gpus)
+            nodes.prepare(folder, self.settings.node_gpus, self.state.secret("fleet"))
             if nodes.needs_token(folder):
                 self.crew.wait_ready(["placement"])
                 placement = f"{HOST}:{self.ports.grpc['placement']}"

@@ -2,17 +2,16 @@
 
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
 from rich.table import Table
 
 from chassis.settings import SettingsError, load
+from leasehold.called import PROGRAM
 from leasehold.launcher.database import without_password
 from leasehold.launcher.nodes import PYTHON_READER
 from leasehold.launcher.platform import Platform
@@ -91,6 +90,19 @@ NEXT = (
 )
 
 
+def remarks(platform: Platform) -> list[str]:
+    """What is less than it could be, one sentence each."""
+    said = []
+    if platform.gpu_reader == PYTHON_READER:
+        said.append("No C compiler: the simulated GPUs come from a plain Python reader.")
+    if platform.shares_role:
+        said.append(
+            "The role in LEASEHOLD_POSTGRES_URL may not create roles, so all services share it and "
+            "each can read and change what the others store; grant it CREATEROLE to separate them."
+        )
+    return said
+
+
 def _welcome(console: Console, platform: Platform, seconds: float) -> None:
     found = platform.addresses()
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
@@ -108,16 +120,10 @@ def _welcome(console: Console, platform: Platform, seconds: float) -> None:
         table.add_row(name, place)
     console.print(f"\n[bold]Leasehold is up[/] ({seconds:.1f} s)\n")
     console.print(table, soft_wrap=True)
-    if platform.gpu_reader == PYTHON_READER:
-        console.print("\nNo C compiler: the simulated GPUs come from a plain Python reader.")
+    for remark in remarks(platform):
+        console.print(f"\n{remark}", soft_wrap=True)
     console.print("\nNext, in another terminal:\n")
     for line in NEXT:
-        console.print(f"  [bold]{_command()} {line}[/]")
+        console.print(f"  [bold]{PROGRAM} {line}[/]")
     console.print()
     console.print("Ctrl-C stops everything; the next start continues with the same data.")
-
-
-def _command() -> str:
-    """How this program was called, as it can be typed."""
-    program = Path(sys.argv[0])
-    return os.path.relpath(program) if program.name == "leasehold" else "leasehold"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from chassis.settings import SettingsError, load
 from leasehold.launcher import leftovers
+from leasehold.launcher.database import without_password
 from leasehold.launcher.settings import PlatformSettings
 from leasehold.launcher.state import CannotStart, StateFolder
 
@@ -22,14 +23,25 @@ def wipe(state: StateFolder) -> None:
     state.close()
 
 
+def kept(state: StateFolder) -> str:
+    """What stays although the folder goes, in a sentence, or ""."""
+    url = str(state.read("platform.json").get("postgres_url", ""))
+    if not url or (state / "postgres").exists():
+        return ""
+    return f"The database at {without_password(url)} keeps its data; drop it to begin anew."
+
+
 def main(environ: Mapping[str, str] = os.environ) -> int:
     try:
         state = StateFolder(load(PlatformSettings, environ).state)
+        stays = kept(state)
         wipe(state)
     except (CannotStart, SettingsError) as reason:
         print(f"Nothing is removed: {reason}", file=sys.stderr)
         return 1
     print(f"{state.path} is removed")
+    if stays:
+        print(stays)
     return 0
 
 

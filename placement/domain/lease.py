@@ -208,6 +208,14 @@ class Lease(Aggregate):
             ),
             boot_id=boot_id,
             run_us=run_us,
+            slots=list(self.slots),
+            # Whole GPUs on demand are all that is leased today.
+            share_n=1,
+            share_d=1,
+            form="",
+            region="",
+            market="on_demand",
+            sla_tier="",
         )
 
     class Activated(Aggregate.Event):
@@ -221,6 +229,13 @@ class Lease(Aggregate):
         activated_at: int
         boot_id: str
         run_us: int
+        slots: list[int]
+        share_n: int
+        share_d: int
+        form: str
+        region: str
+        market: str
+        sla_tier: str
 
         def apply(self, lease: Lease) -> None:
             if lease.status == BOUND:

@@ -25,6 +25,7 @@ from chassis.store import Store
 from chassis.writer import Writer
 from leasehold.authorisation import TABLE
 from leasehold.billing.v1.billing_service_pb2_grpc import BillingServiceStub
+from leasehold.billing.v1.pricing_service_pb2_grpc import PricingServiceStub
 from leasehold.gateway.v1 import tenant_events_pb2
 from leasehold.placement.v1 import lease_events_pb2
 from tests.chassis.mesh import Mesh, raw_channel
@@ -37,6 +38,7 @@ MESSAGES: dict[str, type[Message]] = {
     "placement.lease.bound": lease_events_pb2.LeaseBound,
     "placement.lease.activated": lease_events_pb2.LeaseActivated,
     "placement.lease.ended": lease_events_pb2.LeaseEnded,
+    "placement.lease.constrained": lease_events_pb2.LeaseConstrained,
     "placement.lease.lapsed": lease_events_pb2.LeaseLapsed,
     "placement.lease.bind_refused": lease_events_pb2.LeaseBindRefused,
 }
@@ -56,6 +58,7 @@ class Service:
         self._channels: list[grpc.aio.Channel] = []
         self.admission = self._stub(mesh.service("admission"))
         self.operator = self._stub(mesh.person("spiffe://leasehold/operator/ann", "operator"))
+        self.pricing = PricingServiceStub(self._channels[-1])
         # Speaks for tenants: see ``as_tenant``.
         self.gateway = self._stub(mesh.service("gateway"))
 
@@ -81,15 +84,22 @@ class Service:
         """Something of the committed state."""
         return await self.edge.query(lambda: what(self.billing))
 
+    def channel(self, folder: str) -> grpc.aio.Channel:
+        """For whoever's identity is in this folder, such as "operator" or "gateway"."""
+        return self._channel(identity.Identity(self._mesh.folder / folder))
+
     async def close(self) -> None:
         for channel in self._channels:
             await channel.close()
 
     def _stub(self, shown: identity.Identity) -> BillingServiceStub:
+        return BillingServiceStub(self._channel(shown))
+
+    def _channel(self, shown: identity.Identity) -> grpc.aio.Channel:
         trust = (self._mesh.folder / "root" / "cert.pem").read_bytes()
         channel = raw_channel(self._port, shown, trust, "billing")
         self._channels.append(channel)
-        return BillingServiceStub(channel)
+        return channel
 
 
 @asynccontextmanager

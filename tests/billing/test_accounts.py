@@ -78,6 +78,8 @@ def test_a_hold_is_refused_with_the_first_reason(
     world.released("lse_gone")
     (answer,) = world.place(request_)
     assert answer.refusal is refusal
+    if refusal is MoneyRefusal.BALANCE:
+        assert answer.detail == "3.32 USD is needed, 0.415 USD is available"
 
 
 def test_holds_in_one_call_share_the_balance() -> None:

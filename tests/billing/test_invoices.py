@@ -5,7 +5,7 @@ import pytest
 from billing.domain.invoice import LINES_MAX
 from billing.money import HOUR_US
 from chassis.errors import NotFound, Refused
-from tests.billing.world import ACME, H100, SECOND, World
+from tests.billing.world import ACME, H100, SECOND, World, hold
 
 ODD_US = 1_234_567_891
 
@@ -24,14 +24,30 @@ def test_a_line_is_the_lease_and_is_rounded_once() -> None:
     assert invoice["total_nanos"] == line["amount_nanos"]
 
 
-def test_income_is_what_was_invoiced_and_rounding_has_the_rest() -> None:
+def test_the_tenant_pays_the_total_income_is_exact_and_rounding_has_the_rest() -> None:
     world = World()
     for number in range(7):
         run_lease(world, f"lse_{number}", ODD_US + number * 17_000_003)
-    spent = 1_000_000_000_000 - world.balance()["available"]
+    exact = 1_000_000_000_000 - world.balance()["available"]
     total = world.invoice()["total_nanos"]
-    assert world.account("income:gpu:H100") == -total
-    assert world.account("equity:rounding:USD") == -(spent - total)
+    assert exact != total
+    assert 1_000_000_000_000 - world.balance()["available"] == total
+    assert world.account("income:gpu:H100") == -exact
+    assert world.account("equity:rounding:USD") == exact - total
+
+
+def test_what_rounding_adds_is_owed_when_nothing_is_prepaid() -> None:
+    world = World(funds=0)
+    world.bound(hold())
+    world.activated()
+    world.wait(ODD_US)
+    # 1.245 and a little: the invoice says 1.25.
+    world.ended(1_800 * SECOND + 1)
+    owed = world.balance()["owed"]
+    total = world.invoice()["total_nanos"]
+    assert total > owed
+    assert world.balance() | {"owed": total} == world.balance()
+    assert world.balance()["available"] == 0
 
 
 def test_numbers_have_no_gaps_and_a_lease_is_invoiced_once() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from billing import postings
-from billing.money import HOUR_US, NANOS, Rate, half_even, payable, per_hour
+from billing.money import HOUR_US, NANOS, Rate, half_even, payable, per_hour, shown
 from chassis.errors import Invalid
 
 SECOND = 1_000_000
@@ -20,6 +20,19 @@ rates = st.builds(Rate, st.integers(1, 10**12), st.integers(1, 10**12))
 
 def test_thirty_days_at_2_49_in_15_second_slices_cost_exactly_1792_80() -> None:
     assert total_in_slices(H100, THIRTY_DAYS_US, 15 * SECOND) == 1_792_800_000_000
+
+
+@pytest.mark.parametrize(
+    ("nanos", "said"),
+    [
+        (415_000_000, "0.415 USD"),
+        (0, "0.00 USD"),
+        (-1, "-0.000000001 USD"),
+        (10**18, f"{10**9}.00 USD"),
+    ],
+)
+def test_an_amount_is_shown_exactly(nanos: int, said: str) -> None:
+    assert shown(nanos, "USD") == said
 
 
 def test_a_seventh_of_a_gpu_is_as_exact() -> None:

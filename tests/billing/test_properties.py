@@ -176,17 +176,22 @@ class Ledger(RuleBasedStateMachine):
         for waiting in self.waiting.values():
             assert Verdict.RETRY not in world.report(*waiting)
         assert world.balance()["held"] == 0 or world.billing.holds.waiting
-        self.the_invoices_are_the_income()
+        self.what_was_paid_is_what_was_invoiced()
         topics = [event.topic for event in world.log.events]
         assert topics.count("billing.account.exhausted") <= len(self.cut)
         assert world.rebuilt().state() == world.billing.state()
 
-    def the_invoices_are_the_income(self) -> None:
+    def what_was_paid_is_what_was_invoiced(self) -> None:
         world = self.world
         if world.billing.uninvoiced.tenants.get(ACME):
             world.invoice()
         total = sum(invoice["total_nanos"] for invoice in world.billing.invoices.of(ACME))
-        assert world.account("income:gpu:H100") == -total
+        balance = world.balance()
+        left = balance["available"] + balance["held"] - balance["owed"]
+        assert self.paid - left == total
+        exact = sum(self.meter(lease_id).spent_nanos for lease_id in self.cut)
+        assert world.account("income:gpu:H100") == -exact
+        assert world.account("equity:rounding:USD") == exact - total
 
 
 Ledger.TestCase.settings = settings(

@@ -79,7 +79,7 @@ def test_a_node_reaches_only_what_a_node_reports_to() -> None:
 
 
 def test_a_viewer_changes_nothing() -> None:
-    reading = ("Get", "List", "Explain", "Read", "Join")
+    reading = ("Get", "List", "Explain", "Export", "Read", "Join")
     for method, row in TABLE.items():
         if row["tenant_viewer"]:
             assert method.rpartition("/")[2].startswith(reading), method

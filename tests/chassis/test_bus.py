@@ -105,7 +105,7 @@ def test_a_message_carries_the_stored_bytes_under_cloudevents_headers() -> None:
     assert sent["ce-subject"] == "shl_1"
     assert sent["ce-time"] == "1970-01-01T00:00:01.000001Z"
     assert sent["ce-prev"] == "6"
-    assert sent["Nats-Msg-Id"] == "depot:0:db-1:7"
+    assert sent["Nats-Msg-Id"] == f"depot:0:db-1:7:{event.hash.hex()}"
     assert opened("depot", sent, event.data).event == event
 
 

@@ -13,7 +13,7 @@ from chassis import canonical
 from leasehold.launcher.embedded import Nats
 from tests import servers
 from tests.delivery.pair import Pair, metric, pair_on, stream, until
-from tests.delivery.rig import relaying, stock
+from tests.delivery.rig import stock
 from tests.delivery.streams import STREAM
 
 
@@ -25,7 +25,7 @@ def pair(database_url: str, nats_url: str, tmp_path: Path) -> Iterator[Pair]:
 
 def test_events_arrive_over_the_bus_and_are_applied_once(pair: Pair) -> None:
     async def scenario() -> None:
-        async with pair.owner(), relaying(pair.depot, pair.bus_url) as relay, pair.following():
+        async with pair.owner(), pair.relaying() as relay, pair.following():
             await pair.subscribed()
             before = metric("consumer_backfilled_total")
             for _ in range(10):
@@ -83,7 +83,7 @@ def test_without_the_bus_the_owner_is_followed_directly(pair: Pair) -> None:
 
 def test_without_the_owner_the_bus_is_enough(pair: Pair) -> None:
     async def scenario() -> None:
-        async with relaying(pair.depot, pair.bus_url) as relay, pair.following():
+        async with pair.relaying() as relay, pair.following():
             async with pair.owner():
                 await pair.caught_up()
             await asyncio.to_thread(stock, pair.depot, "shf_1", 1, 2, 3)
@@ -97,7 +97,7 @@ def test_without_the_owner_the_bus_is_enough(pair: Pair) -> None:
 def test_a_wiped_bus_is_followed_again(pair: Pair) -> None:
     async def scenario(bus: Nats) -> None:
         wiped = replace(pair, bus_url=bus.url)
-        async with wiped.owner(), relaying(pair.depot, bus.url) as relay, wiped.following():
+        async with wiped.owner(), wiped.relaying() as relay, wiped.following():
             for goods in range(1, 4):
                 await asyncio.to_thread(stock, pair.depot, "shf_1", *[goods] * 10)
                 relay.nudge()
@@ -115,7 +115,7 @@ def test_a_durable_that_delivers_nothing_is_made_anew(pair: Pair) -> None:
     """As when its position is ahead of a stream that lost its end."""
 
     async def scenario() -> None:
-        async with pair.owner(), relaying(pair.depot, pair.bus_url) as relay, pair.following():
+        async with pair.owner(), pair.relaying() as relay, pair.following():
             await pair.subscribed()
             client = await nats.connect(pair.bus_url)
             jetstream = client.jetstream()

@@ -38,6 +38,11 @@ DAMAGES: list[tuple[bytes | None, dict[str, Any]]] = [
     (None, {"ce_position": "1000000001", "ce_prev": "1000000000"}),
     (None, {"ce_position": "2", "ce_prev": "1"}),
     (None, {"ce_position": "-3"}),
+    (None, {"ce_seal": None, "ce_sealer": None}),
+    (None, {"ce_seal": None}),
+    (None, {"ce_sealer": None}),
+    (None, {"ce_seal": "AAAA"}),
+    (None, {"ce_sealer": "AAAA"}),
 ]
 
 

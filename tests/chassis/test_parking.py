@@ -9,7 +9,7 @@ import pytest
 
 from tests.delivery.ledger import UNLUCKY
 from tests.delivery.pair import Pair, metric, pair_on, until
-from tests.delivery.rig import relaying, stock
+from tests.delivery.rig import stock
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def test_a_poison_event_is_parked_and_only_its_aggregate_waits(pair: Pair) -> No
     pair.ledger.app.superstitious = True
 
     async def scenario() -> None:
-        async with pair.owner(), relaying(pair.depot, pair.bus_url) as relay, pair.following():
+        async with pair.owner(), pair.relaying() as relay, pair.following():
             await pair.caught_up()
             await asyncio.to_thread(stock, pair.depot, "shf_1", 1, UNLUCKY, 2)
             await asyncio.to_thread(stock, pair.depot, "shf_2", 5)
@@ -46,7 +46,7 @@ def test_a_parked_event_is_copied_to_the_dead_letters_once(pair: Pair) -> None:
         client = await nats.connect(pair.bus_url)
         jetstream = client.jetstream()
         for _ in range(2):
-            async with pair.owner(), relaying(pair.depot, pair.bus_url), pair.following():
+            async with pair.owner(), pair.relaying(), pair.following():
                 await pair.caught_up()
 
                 async def copied() -> bool:

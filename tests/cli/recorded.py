@@ -2,19 +2,24 @@
 
 import asyncio
 import json
+import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import psycopg
 
-from chassis import identity, ids, schema
+from chassis import canonical, identity, ids, schema
+from chassis.applier import Applier
 from chassis.bus import Bus, events_stream
 from chassis.canonical import GENESIS, chained
 from chassis.channels import Channels
+from chassis.consumer import Consumer
 from chassis.edge import Edge
 from chassis.envelope import Origin
+from chassis.incoming import Reaction
 from chassis.leader import Leader
 from chassis.log_service import LogService
 from chassis.relay import Relay
@@ -84,17 +89,35 @@ class Log:
                 (SERVICE, head.position, head.hash),
             )
 
+    def park(self, source: str, position: int, aggregate_id: str) -> None:
+        """As if an event of another service could not have been applied."""
+        meta = {"tenant_id": "", "correlation_id": ""}
+        row = (source, position, aggregate_id, canonical.dumps({"meta": meta}))
+        with psycopg.connect(self.url) as connection:
+            connection.execute(
+                f"insert into {SERVICE}.parked values (0, %s, %s, %s, 'billing.account.opened',"
+                " 'no price is published', %s)".encode(),
+                row,
+            )
+
     def origin(self) -> Origin:
         return Origin(SERVICE, 0, self.store.incarnation())
 
 
 async def publish(log: Log, nats_url: str, until: int = 0) -> None:
     """Let the relay publish everything."""
-    bus, relay = Bus(nats_url, SERVICE), Relay(log.store, SERVICE)
+    with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
+        sealer = _identity(Path(folder))
+        await _publish(
+            Bus(nats_url, SERVICE), Relay(log.store, SERVICE, sealer), until or log.events
+        )
+
+
+async def _publish(bus: Bus, relay: Relay, until: int) -> None:
     running = asyncio.create_task(relay.run(bus))
     try:
         async with asyncio.timeout(10):
-            while await _published(bus) < (until or log.events):
+            while await _published(bus) < until:
                 relay.nudge()
     finally:
         running.cancel()
@@ -107,13 +130,24 @@ async def _published(bus: Bus) -> int:
     return info.state.last_seq
 
 
+class Follower:
+    """Of a consumer what an operator asks for: its parked events, applied again."""
+
+    def __init__(self, log: Log, source: str, reactions: Mapping[str, Reaction]) -> None:
+        self.source = source
+        self._applier = Applier(SERVICE, source, log.store, log.writer, reactions)
+
+    async def redrive(self) -> int:
+        return await self._applier.redrive()
+
+
 @contextmanager
-def live(log: Log, folder: Path, nats_url: str) -> Iterator[None]:
+def live(log: Log, folder: Path, nats_url: str, *followers: Follower) -> Iterator[None]:
     """Serve the log over gRPC as the gateway does, with a state folder that says where."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    server = asyncio.run_coroutine_threadsafe(_serve(log, folder), loop).result(10)
+    server = asyncio.run_coroutine_threadsafe(_serve(log, folder, followers), loop).result(10)
     addresses = {
         "postgres_url": log.url,
         "nats_url": nats_url,
@@ -129,17 +163,22 @@ def live(log: Log, folder: Path, nats_url: str) -> Iterator[None]:
         loop.close()
 
 
-async def _serve(log: Log, folder: Path) -> GrpcServer:
-    identities = folder / "identity"
+async def _serve(log: Log, folder: Path, followers: Sequence[Follower]) -> GrpcServer:
+    mine = _identity(folder / "identity")
+    edge = Edge(SERVICE, log.writer, Channels(mine, {}))
+    consumers = cast(Sequence[Consumer], followers)
+    servicer = LogService(log.gateway, log.store, edge, consumers)
+    return await serve_grpc(
+        "127.0.0.1", 0, mine, [(add_LogServiceServicer_to_server, servicer)], TABLE
+    )
+
+
+def _identity(identities: Path) -> identity.Identity:
+    """The service's, beside the operator's, under a root of their own."""
     identity.create_root(identities / "root")
     names = {SERVICE: f"svc/{SERVICE}", "operator": "operator/local"}
     for name, path in names.items():
         identity.issue(
             identities / "root", identities / name, f"spiffe://leasehold/{path}", (name,)
         )
-    mine = identity.Identity(identities / SERVICE)
-    edge = Edge(SERVICE, log.writer, Channels(mine, {}))
-    servicer = LogService(log.gateway, log.store, edge, [])
-    return await serve_grpc(
-        "127.0.0.1", 0, mine, [(add_LogServiceServicer_to_server, servicer)], TABLE
-    )
+    return identity.Identity(identities / SERVICE)

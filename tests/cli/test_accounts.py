@@ -49,6 +49,23 @@ def test_the_secret_is_not_shown(home: Path, gateway: StandIn, leasehold: Run) -
         assert CLIENT_SECRET not in "".join(text[1:])
 
 
+def test_a_new_tenant_is_led_to_its_money(home: Path, gateway: StandIn, leasehold: Run) -> None:
+    gateway.on("POST", "/v1/tenants", SIGNED_UP)
+    gateway.on("GET", "/v1/balance", {})
+    gateway.on("GET", ENVELOPE, {})
+    signup = ["--gateway", gateway.url, "signup", "acme", "--profile"]
+    *_, login, topup, use = leasehold(*signup, "first")[1].splitlines()
+    assert [login, topup, use] == [
+        "  leasehold login --operator",
+        "  leasehold topup first 100",
+        "  leasehold use first",
+    ]
+    assert "leasehold login --operator" in leasehold("cost", "--profile", "operator")[2]
+    Profiles(home).save("operator", Profiles(home).get("first"))
+    said = leasehold(*signup, "second")[1]
+    assert said.endswith("leasehold topup second 100 --profile operator\n")
+
+
 def test_a_profile_is_not_overwritten_by_signing_up(logged_in: Profiles, leasehold: Run) -> None:
     code, _, err = leasehold("signup", "acme")
     assert (code, "(PROFILE_EXISTS)" in err) == (Exit.NEGATIVE, True)

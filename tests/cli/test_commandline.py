@@ -1,7 +1,9 @@
 """The command line as a program: options, pipes, signals, and mistakes of its own."""
 
+import ast
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -106,6 +108,40 @@ def test_a_terminal_without_unicode_is_served_too(gateway: StandIn) -> None:
     with program("ps", PYTHONIOENCODING="ascii") as running:
         out, _ = running.communicate(timeout=20)
         assert (running.returncode, b"2 ? H100" in out) == (0, True)
+
+
+def test_what_to_type_next_can_be_typed(home: Path, tmp_path: Path) -> None:
+    """The program is named as it was called, unless the shell finds it by its name."""
+    (tmp_path / "bin").mkdir()
+    script = tmp_path / "bin" / "leasehold"
+    script.write_text(f"#!{sys.executable}\nfrom leasehold.cli import main\nmain()\n")
+    script.chmod(0o700)
+    path = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent)}
+    for typed, folder, expected in (
+        ("bin/leasehold", path["PATH"], "bin/leasehold"),
+        (str(script), path["PATH"], "bin/leasehold"),
+        ("leasehold", f"{script.parent}{os.pathsep}{path['PATH']}", "leasehold"),
+    ):
+        environment = {**path, "PATH": folder}
+        done = subprocess.run(
+            ["/bin/sh", "-c", f"{typed} ps; {typed} nonsense"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert f"next: {expected} signup NAME makes a tenant; {expected} login" in done.stderr
+        assert f"next: {expected} --help" in done.stderr
+
+
+def test_no_hint_takes_the_name_of_the_program_for_granted() -> None:
+    names = "|".join({path[0] for path in commands(app)})
+    written = re.compile(rf"\bleasehold ({names})\b")
+    for path in sorted((EXAMPLES.parent / "leasehold" / "cli").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                said = node.value if "\n    " not in node.value else ""  # what is no docstring
+                assert not written.search(said), f"{path.name}:{node.lineno}: use PROGRAM"
 
 
 def program(*arguments: str, **environment: str) -> "subprocess.Popen[bytes]":

@@ -42,6 +42,18 @@ def test_costs_are_summed_exactly(gateway: StandIn, logged_in: Profiles, leaseho
     ]
 
 
+def test_the_newest_invoice_is_shown_unless_one_is_named(
+    gateway: StandIn, logged_in: Profiles, leasehold: Run
+) -> None:
+    gateway.on("GET", "/v1/invoices", {"invoices": []})
+    code, _, err = leasehold("invoice", "show")
+    assert (code, "leasehold invoice issue" in err) == (Exit.NOT_FOUND, True)
+    older = {**invoice(), "number": 6, "invoice_id": "inv_6"}
+    gateway.on("GET", "/v1/invoices", {"invoices": [older, invoice(), {**older, "number": 5}]})
+    gateway.on("GET", f"/v1/invoices/{INVOICE}", invoice())
+    assert f"#7  {INVOICE}" in leasehold("invoice", "show")[1]
+
+
 def test_an_invoice_is_shown_with_the_proof_of_its_lines(
     gateway: StandIn, logged_in: Profiles, leasehold: Run
 ) -> None:

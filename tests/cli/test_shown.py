@@ -1,6 +1,7 @@
 """How values read."""
 
 import io
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -70,15 +71,58 @@ def test_foreign_text_cannot_move_the_cursor() -> None:
     assert shown.plain("a\x1b[2Jb\nc\x9b") == "a\\x1b[2Jb\\nc\\x9b"
 
 
-@pytest.mark.parametrize("width", [20, 80, 200])
-def test_no_id_is_cut_or_broken_however_narrow_the_terminal(width: int) -> None:
-    long_id = "lse_1k0hbpr5h48jz06m1wrag_1"
-    drawn = shown.table(["LEASE", ">AMOUNT", "WHY"], [[long_id, "0.014394322 USD", "so " * 40]])
+LEASE = "lse_1k0hbpr5h48jz06m1wrag_1"
+
+
+@pytest.mark.parametrize("prose", [True, False])
+@pytest.mark.parametrize("width", range(20, 140, 3))
+def test_nothing_is_cut_or_broken_however_narrow_the_terminal(width: int, prose: bool) -> None:
+    words = f"expires_at=+60.006 s, node_id={LEASE}, slots=[0, 1], {'so ' * 20}end"
+    rows = [[LEASE, "0.014394322 USD", words], [LEASE, "1.00 USD", " "]]
+    out = drawn(width, shown.table(["LEASE", ">AMOUNT", "WHY"], rows, prose=prose))
+    assert out.count(LEASE) == 3
+    assert out.count("0.014394322 USD") == 1
+    assert out.split().count("so") == 20
+    assert "end" in out.split()
+
+
+def test_rows_that_do_not_fit_become_blocks() -> None:
+    table = shown.table(["LEASE", ">AMOUNT", "NODE"], [[LEASE, "1.00 USD", None], [LEASE, 2, "n"]])
+    assert drawn(80, table).splitlines()[1].split() == [LEASE, "1.00", "USD", "–"]
+    assert drawn(40, table).splitlines() == [
+        f"LEASE   {LEASE}",
+        "AMOUNT  1.00 USD",
+        "NODE    –",
+        "",
+        f"LEASE   {LEASE}",
+        "AMOUNT  2",
+        "NODE    n",
+    ]
+
+
+def test_an_empty_column_makes_room() -> None:
+    table = shown.table(["LEASE", "CAUSE", ">AMOUNT"], [[LEASE, None, "1.00 USD"]])
+    assert drawn(80, table).split() == ["LEASE", "CAUSE", "AMOUNT", LEASE, "–", "1.00", "USD"]
+    assert drawn(40, table).split() == ["LEASE", "AMOUNT", LEASE, "1.00", "USD"]
+
+
+def test_prose_that_does_not_fit_moves_below_its_row() -> None:
+    rows = [["1", LEASE, "why it is so " * 8], ["2", LEASE, " "]]
+    lines = drawn(70, shown.table([">#", "LEASE", "WHY"], rows, prose=True)).splitlines()
+    assert [line[:9].rstrip() for line in lines] == [
+        "#  LEASE",
+        "1  lse_1k",
+        "   why it",
+        "   why it",
+        "2  lse_1k",
+    ]
+
+
+def drawn(width: int, item: Any) -> str:
+    """What a terminal of that width is sent, without the blanks at the ends of lines."""
     out = io.StringIO()
-    minimum = drawn.__rich_measure__(Console(width=width), Console(width=width).options).minimum
-    Console(file=out, width=max(width, minimum)).print(drawn)
-    assert long_id in out.getvalue()
-    assert "0.014394322 USD" in out.getvalue()
+    Console(file=out, width=width).print(item, crop=False)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
 @given(st.integers(0, 10**12), st.integers(0, 10**12), st.integers(1, 10**12))

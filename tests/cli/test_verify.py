@@ -91,15 +91,40 @@ def test_a_changed_database_is_found_out(
     ("change", "said"),
     [
         (FORGE_FIFTH, "position 5: the bus published another event than is stored"),
-        (f"delete from events where position > {EVENTS - 2}", "position 9 is missing: it is on th"),
+        (
+            f"delete from events where position > {EVENTS - 2}",
+            "position 9 is missing: the bus has 9",
+        ),
     ],
 )
 def test_a_chain_rewritten_as_a_whole_contradicts_the_bus(
     published: Log, nats_url: str, change: str, said: str
 ) -> None:
+    published.note_sighting("billing")
     published.execute(change)
     published.rewrite_chain()
     assert checked(published, nats_url).difference.startswith(said)
+
+
+def test_what_the_bus_no_longer_has_is_said_to_lie_before_what_it_has(
+    log: Log, nats_url: str
+) -> None:
+    kept = [(row, row.data) for row in log.store.read(6, 100)]
+    asyncio.run(publish_by_hand(log, nats_url, kept))
+    log.execute(FORGE_FIFTH)
+    log.rewrite_chain()
+    said = "position 7 or one before it: the bus published another event than is stored"
+    assert checked(log, nats_url).difference == said
+
+
+def test_of_several_services_the_one_that_applied_least_is_heard(log: Log, nats_url: str) -> None:
+    log.note_sighting("billing")
+    log.sign_up()
+    log.note_sighting("admission")
+    log.execute(FORGE_FIFTH)
+    log.rewrite_chain()
+    said = "position 10 or one before it: billing applied another event"
+    assert checked(log, nats_url).difference == said
 
 
 @pytest.mark.parametrize(

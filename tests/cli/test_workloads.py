@@ -40,7 +40,7 @@ LOGS = f"/v1/workloads/{workload_id(1)}/logs"
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.iterdir()), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.*")), ids=lambda path: path.name)
 def test_every_example_is_an_intent_that_the_gateway_accepts(path: Path) -> None:
     reader = json_document if path.suffix == ".json" else yaml_document
     document = bodies.read(IntentDocument, reader(path.read_bytes()))
@@ -261,7 +261,7 @@ def test_a_trail_is_told_in_order_with_offsets_and_causes(gateway: StandIn, leas
     gateway.on("GET", f"/v1/leases/{lease_id(1)}/trail", document)
     gateway.on("GET", f"/v1/workloads/{workload_id(1)}", workload(1, lease_id=lease_id(1)))
     code, out, _ = leasehold("trail", workload_id(1))
-    _, _, submitted, bound, closed = out.splitlines()
+    *_, submitted, bound, closed, invoiced = out.splitlines()
     assert code == 0
     assert submitted.split()[:4] == ["1", "+0.000", "s", "admission.workload.submitted"]
     assert "tenant" in submitted
@@ -269,6 +269,7 @@ def test_a_trail_is_told_in_order_with_offsets_and_causes(gateway: StandIn, leas
     assert "slots=[0, 1]" in bound
     assert "manifest" not in bound
     assert "amount=0.014394322 USD, lease=10.405534 s" in closed
+    assert "amount=0.01 USD, line=1" in invoiced
     assert json.loads(leasehold("trail", lease_id(1), "-o", "json")[1]) == document
     tree = leasehold("trail", lease_id(1), "--tree")[1]
     assert "└── +0.052 s  placement.lease.bound" in tree
@@ -292,6 +293,8 @@ def trail_events() -> Iterator[dict[str, Any]]:
         ("placement", "lease.bound", 52_000, "svc:placement", "admission/0/1",
          {"slots": [0, 1], "manifest": "{}"}),
         ("billing", "meter.closed", 10_990_000, "svc:billing", "placement/0/1", closed),
+        ("billing", "meter.invoiced", 11_990_000, "tenant:ten_1/cli_1", "req_2",
+         {"amount_nanos": 10_000_000, "line": 1}),
     ]  # fmt: skip
     for service, name, after, actor, cause, data in rows:
         yield {

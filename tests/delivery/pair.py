@@ -9,18 +9,21 @@ from pathlib import Path
 import nats
 from nats.js.errors import NotFoundError
 
+from chassis import seal
 from chassis.bus import Bus, events_stream
 from chassis.channels import Channels
 from chassis.consumer import Consumer
 from chassis.edge import Edge
 from chassis.envelope import Origin, headers, subject
 from chassis.events import Recorded
+from chassis.identity import Identity
 from chassis.metrics import REGISTRY
+from chassis.relay import Relay
 from tests import servers
 from tests.chassis.mesh import Mesh
 from tests.chassis.shelf import Depot
 from tests.delivery.ledger import Account, Ledger, account_of, reactions
-from tests.delivery.rig import Core, core, log_served, mount
+from tests.delivery.rig import Core, core, log_served, mount, relaying
 from tests.delivery.streams import STREAM
 from tests.waiting import wait_until
 
@@ -44,11 +47,11 @@ class Pair:
     @asynccontextmanager
     async def following(self) -> AsyncIterator[Consumer]:
         bus = Bus(self.bus_url, "ledger")
-        channels = Channels(self.mesh.service("ledger"), {"depot": f"127.0.0.1:{self.port}"})
+        identity = self.mesh.service("ledger")
+        channels = Channels(identity, {"depot": f"127.0.0.1:{self.port}"})
         edge = Edge("ledger", self.ledger.writer, channels)
-        consumer = Consumer(
-            "ledger", "depot", bus, self.ledger.store, edge, reactions(self.ledger.app)
-        )
+        table = reactions(self.ledger.app)
+        consumer = Consumer("ledger", "depot", bus, self.ledger.store, edge, table, identity)
         task = asyncio.create_task(consumer.run())
         try:
             yield consumer
@@ -62,6 +65,11 @@ class Pair:
     async def owner(self) -> AsyncIterator[None]:
         async with log_served(self.depot, self.mesh.service("depot"), self.port):
             yield
+
+    @asynccontextmanager
+    async def relaying(self) -> AsyncIterator[Relay]:
+        async with relaying(self.depot, self.bus_url, self.mesh.service("depot")) as relay:
+            yield relay
 
     async def subscribed(self) -> None:
         """The consumer listens to the bus, and has asked the owner for what was before."""
@@ -106,11 +114,19 @@ async def stream(pair: Pair) -> AsyncIterator[Publish]:
     await bus.ensure(events_stream("depot"))
     jetstream = await bus.jetstream()
     origin = Origin("depot", 0, pair.depot.store.incarnation())
+    depot = pair.mesh.service("depot")
 
-    async def publish(row: Recorded, data: bytes | None = None, **changed: str | None) -> None:
+    async def publish(
+        row: Recorded,
+        data: bytes | None = None,
+        sealer: Identity | None = depot,
+        **changed: str | None,
+    ) -> None:
         """``changed`` headers are replaced; None leaves one out."""
         named = headers(origin, row)
         del named["Nats-Msg-Id"]
+        if sealer is not None:
+            named |= seal.sign(sealer.credentials(), origin, row)
         for name, value in changed.items():
             name = name.replace("_", "-")
             if value is None:

@@ -37,10 +37,10 @@ PORT = int(os.environ["DEPOT_PORT"])
 
 
 async def run_depot() -> None:
-    depot = started(Depot)
+    depot, identity = started(Depot), Identity(FOLDER / "depot")
     async with (
-        log_served(depot, Identity(FOLDER / "depot"), PORT),
-        relaying(depot, BUS_URL) as relay,
+        log_served(depot, identity, PORT),
+        relaying(depot, BUS_URL, identity) as relay,
     ):
         while not (FOLDER / "enough").exists():
             await asyncio.to_thread(stock_all, depot)
@@ -49,12 +49,12 @@ async def run_depot() -> None:
 
 
 async def run_ledger() -> None:
-    ledger = started(Ledger)
-    channels = Channels(Identity(FOLDER / "ledger"), {"depot": f"127.0.0.1:{PORT}"})
+    ledger, identity = started(Ledger), Identity(FOLDER / "ledger")
+    channels = Channels(identity, {"depot": f"127.0.0.1:{PORT}"})
     edge = Edge("ledger", ledger.writer, channels)
     bus = Bus(BUS_URL, "ledger")
     table = reactions(ledger.app)
-    await Consumer("ledger", "depot", bus, ledger.store, edge, table).run()
+    await Consumer("ledger", "depot", bus, ledger.store, edge, table, identity).run()
 
 
 def started(kind: type[A]) -> Core[A]:

@@ -76,9 +76,9 @@ def stock(depot: Core[Depot], shelf: str, *goods: int) -> None:
 
 
 @asynccontextmanager
-async def relaying(running: Core[A], bus_url: str) -> AsyncIterator[Relay]:
+async def relaying(running: Core[A], bus_url: str, identity: Identity) -> AsyncIterator[Relay]:
     bus = Bus(bus_url, running.app.service)
-    relay = Relay(running.store, running.app.service)
+    relay = Relay(running.store, running.app.service, identity)
     task = asyncio.create_task(relay.run(bus))
     try:
         yield relay

@@ -14,7 +14,19 @@ from leasehold.admission.v1 import admission_service_pb2_grpc
 from leasehold.aggregator.v1 import aggregator_service_pb2 as aggregator
 from leasehold.aggregator.v1 import aggregator_service_pb2_grpc
 from leasehold.billing.v1 import billing_service_pb2 as billing
-from leasehold.billing.v1 import billing_service_pb2_grpc
+from leasehold.billing.v1 import (
+    billing_service_pb2_grpc,
+    exports_service_pb2,
+    exports_service_pb2_grpc,
+    funding_service_pb2,
+    funding_service_pb2_grpc,
+    pricing_service_pb2,
+    pricing_service_pb2_grpc,
+    proof_service_pb2,
+    proof_service_pb2_grpc,
+    provider_service_pb2,
+    provider_service_pb2_grpc,
+)
 from leasehold.chassis.v1 import log_service_pb2, log_service_pb2_grpc
 from leasehold.chassis.v1.event_pb2 import RecordedEvent
 from leasehold.enforcement.v1 import enforcement_service_pb2 as enforcement
@@ -51,24 +63,34 @@ class StandIns:
         self.logs = {name: Log() for name in SERVICES}
 
     def servicers(self, name: str) -> list[Servicer]:
-        module, pb = SERVICES[name]
-        add = next(value for key, value in vars(module).items() if key.startswith("add_"))
-        (kind,) = pb.DESCRIPTOR.services_by_name.values()
         wise = getattr(self, name, None)
         log = _complete(log_service_pb2.DESCRIPTOR.services_by_name["LogService"], self.logs[name])
         return [
-            (add, _complete(kind, wise)),
+            *(_servicer(module, pb, wise) for module, pb in SERVICES[name]),
             (log_service_pb2_grpc.add_LogServiceServicer_to_server, log),
         ]
 
 
 SERVICES = {
-    "admission": (admission_service_pb2_grpc, admission),
-    "aggregator": (aggregator_service_pb2_grpc, aggregator),
-    "billing": (billing_service_pb2_grpc, billing),
-    "enforcement": (enforcement_service_pb2_grpc, enforcement),
-    "placement": (placement_service_pb2_grpc, placement),
+    "admission": [(admission_service_pb2_grpc, admission)],
+    "aggregator": [(aggregator_service_pb2_grpc, aggregator)],
+    "billing": [
+        (billing_service_pb2_grpc, billing),
+        (exports_service_pb2_grpc, exports_service_pb2),
+        (funding_service_pb2_grpc, funding_service_pb2),
+        (pricing_service_pb2_grpc, pricing_service_pb2),
+        (proof_service_pb2_grpc, proof_service_pb2),
+        (provider_service_pb2_grpc, provider_service_pb2),
+    ],
+    "enforcement": [(enforcement_service_pb2_grpc, enforcement)],
+    "placement": [(placement_service_pb2_grpc, placement)],
 }
+
+
+def _servicer(module: Any, pb: Any, wise: object) -> Servicer:
+    add = next(value for key, value in vars(module).items() if key.startswith("add_"))
+    (kind,) = pb.DESCRIPTOR.services_by_name.values()
+    return add, _complete(kind, wise)
 
 
 def _complete(kind: Any, wise: object) -> Any:

@@ -17,6 +17,7 @@ from chassis.errors import Invalid, NotFound, Refused
 from leasehold.admission.v1 import admission_service_pb2 as admission
 from leasehold.admission.v1 import workload_pb2
 from leasehold.billing.v1 import billing_service_pb2 as billing
+from leasehold.billing.v1 import proof_service_pb2 as proof
 from leasehold.placement.v1 import node_pb2
 from leasehold.placement.v1 import placement_service_pb2 as placement
 
@@ -144,6 +145,11 @@ class Billing:
         tenant_id = caller(context).scope(request.tenant_id)
         return billing.GetBalanceResponse(balance=self._balance(tenant_id))
 
+    async def GetInvoiceProof(
+        self, request: proof.GetInvoiceProofRequest, context: Context
+    ) -> proof.GetInvoiceProofResponse:
+        return proof.GetInvoiceProofResponse(invoice='{"number": 1}')
+
     async def ListPrices(
         self, request: billing.ListPricesRequest, context: Context
     ) -> billing.ListPricesResponse:
@@ -151,6 +157,11 @@ class Billing:
             raise ZeroDivisionError("a bug with a secret in it")
         price = billing.Price(gpu_model="H100", price_nanos=2_490_000_000, per_gpu_us=3_600_000_000)
         return billing.ListPricesResponse(prices=[price])
+
+    async def PublishPrice(
+        self, request: billing.PublishPriceRequest, context: Context
+    ) -> billing.PublishPriceResponse:
+        return billing.PublishPriceResponse(price=request.price)
 
     def _balance(self, tenant_id: str) -> billing.Balance:
         nanos = self.balances.get(tenant_id, 0)

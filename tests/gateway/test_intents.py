@@ -41,6 +41,26 @@ def test_an_intent_reads_the_same_from_yaml_and_json() -> None:
     assert (dict(job.environment), list(intent.traits)) == ({"SEED": "7"}, ["spot"])
 
 
+@pytest.mark.parametrize(
+    ("changes", "known"),
+    [
+        ({"extra": 1}, "apiVersion, kind, metadata, spec"),
+        ({"metadata": {"owner": "me"}}, "name, project"),
+        (
+            {"spec": {"gpu_model": "H100"}},
+            "type, env, gpus, gpuModel, command, environment, secondsMax, traits",
+        ),
+    ],
+)
+def test_an_unknown_field_is_answered_with_those_that_are_known_there(
+    changes: dict[str, Any], known: str
+) -> None:
+    with pytest.raises(Invalid) as refusal:
+        bodies.read(IntentDocument, changed(**changes))
+    field = refusal.value.details["field"]
+    assert refusal.value.message == f"{field}: unknown field; known here: {known}"
+
+
 REFUSED_GPUS = [0, -1, 2**63, 10**30, 1.5, 4.0, True, "4", None, [], {}]
 
 

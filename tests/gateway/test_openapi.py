@@ -18,10 +18,19 @@ POST /v1/workloads · GET /v1/workloads · GET /v1/workloads/{} · POST /v1/work
 GET /v1/workloads/{}/explain · GET /v1/workloads/{}/logs
 GET /v1/leases · GET /v1/leases/{} · GET /v1/leases/{}/trail
 GET /v1/balance · GET /v1/costs · POST /v1/invoices · GET /v1/invoices · GET /v1/invoices/{}
-GET /v1/prices · POST /v1/tenants/{}/top-ups · GET /v1/tenants/{}/envelope
+GET /v1/prices · POST /v1/prices · POST /v1/tenants/{}/top-ups · GET /v1/tenants/{}/envelope
 PUT /v1/tenants/{}/envelope · GET /v1/nodes · POST /v1/nodes/join-tokens
 GET /v1/sources · POST /v1/sources · GET /v1/sources/{}/offers · POST /v1/sources/{}/audit
 GET /v1/instances · POST /v1/instances · DELETE /v1/instances/{} · GET /v1/guards
+GET /v1/exports/focus · GET /v1/provider-costs · POST /v1/provider-bills · GET /v1/matches · POST /v1/matches/accept
+GET /v1/margin
+POST /v1/price-books · POST /v1/price-books/what-if · GET /v1/commitments
+POST /v1/tenants/{}/commitments · POST /v1/tenants/{}/exchanges
+GET /v1/funds · PUT /v1/tenants/{}/terms · POST /v1/tenants/{}/promos · GET /v1/periods
+GET /v1/invoices/{}.html · POST /v1/invoices/{}/credits · GET /v1/budgets · PUT /v1/budgets
+GET /v1/ledger/balances · GET /v1/ledger/postings · GET /v1/ledger/check
+GET /v1/invoices/{}/proof · GET /v1/proofs/head · GET /v1/proofs/heads · GET /v1/proofs/keys
+GET /v1/proofs/consistency · POST /v1/proofs/keys
 POST /oauth/token · GET /.well-known/jwks.json · GET /openapi.json · GET /
 """
 

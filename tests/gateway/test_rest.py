@@ -155,6 +155,27 @@ def test_money_is_text_in_nanos_and_in_decimals(rig: Rig) -> None:
     assert client.post(f"/v1/tenants/{tenant_id}/top-ups", json=body).status_code == 403
 
 
+def test_staff_publish_prices_and_tenants_do_not(rig: Rig) -> None:
+    _, client = rig.tenant()
+    body = {"gpu_model": "A100", "price": "1.29", "currency": "USD"}
+    for staff in (rig.staff(), rig.staff("books")):
+        published = staff.post("/v1/prices", json=body)
+        assert published.status_code == 201
+        price = published.json()
+        assert (price["price_nanos"], price["per_gpu_us"]) == ("1290000000", 3_600_000_000)
+    assert client.post("/v1/prices", json=body).status_code == 403
+    for wrong, field in (
+        ({"price": "0"}, "price"),
+        ({"price": 1.29}, "price"),
+        ({"price_nanos": "5"}, "price"),
+        ({"gpu_model": "h 100"}, "gpu_model"),
+        ({"currency": "usd"}, "currency"),
+        ({"effective_at": -1}, "effective_at"),
+    ):
+        refused = rig.staff().post("/v1/prices", json={**body, **wrong})
+        assert (refused.status_code, refused.json()["field"]) == (400, field)
+
+
 def test_an_envelope_is_changed_only_by_whoever_saw_its_last_version(rig: Rig) -> None:
     tenant_id, _ = rig.tenant()
     boss, path = rig.staff(), f"/v1/tenants/{tenant_id}/envelope"

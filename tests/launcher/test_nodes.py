@@ -33,12 +33,22 @@ def test_a_node_joins_once_and_stays_the_same_node(home: Path) -> None:
 
 
 def test_a_machine_keeps_its_gpus(tmp_path: Path) -> None:
-    nodes.prepare(tmp_path / "node-1", 8)
+    nodes.prepare(tmp_path / "node-1", 8, "fleet")
     before = (tmp_path / "node-1" / "gpus.txt").read_text()
-    nodes.prepare(tmp_path / "node-1", 4)
+    nodes.prepare(tmp_path / "node-1", 4, "fleet")
     assert (tmp_path / "node-1" / "gpus.txt").read_text() == before
-    nodes.prepare(tmp_path / "node-2", 8)
-    assert (tmp_path / "node-2" / "gpus.txt").read_text() != before
+    nodes.prepare(tmp_path / "node-2", 8, "fleet")
+    assert not uuids(tmp_path / "node-2") & uuids(tmp_path / "node-1")
+
+
+def test_a_new_state_folder_has_new_gpus(tmp_path: Path) -> None:
+    for state in (StateFolder(tmp_path / "old"), StateFolder(tmp_path / "new")):
+        state.open()
+        for _ in range(2):  # the second start changes nothing
+            nodes.prepare(state / "node-1", 8, state.secret("fleet"))
+        assert len(uuids(state / "node-1")) == 8
+        state.close()
+    assert not uuids(tmp_path / "old" / "node-1") & uuids(tmp_path / "new" / "node-1")
 
 
 def test_without_a_compiler_the_plain_reader_is_used(
@@ -55,6 +65,11 @@ def test_a_compiler_that_fails_is_as_good_as_none(
     (tmp_path / "cc").chmod(0o700)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert nodes.nvml(StateFolder(tmp_path)) == nodes.PYTHON_READER
+
+
+def uuids(folder: Path) -> set[str]:
+    lines = (folder / "gpus.txt").read_text().splitlines()
+    return {line.partition("=")[2] for line in lines if ".uuid=" in line}
 
 
 def with_one_node(home: Path) -> None:

@@ -25,6 +25,7 @@ from leasehold.launcher.ports import SERVICES, Ports, free_base
 from leasehold.launcher.server import HOST
 from leasehold.launcher.settings import PlatformSettings
 from leasehold.launcher.state import CannotStart
+from leasehold.launcher.up import remarks
 from tests.waiting import wait_for
 
 UP = "import sys; from leasehold.launcher.up import run; sys.exit(run())"
@@ -105,7 +106,25 @@ def test_existing_servers_are_used_instead_of_own(platform: Platform, home: Path
     guest.start()
     assert set(guest.crew.names) == {*SERVICES, "provider"}
     assert process(guest, "billing").environ()["LEASEHOLD_NATS_URL"] == "nats://other:1"
+    assert remarks(guest) == remarks(platform)
     guest.stop()
+
+
+def test_a_role_that_all_services_have_to_share_is_remarked_on(
+    platform: Platform, home: Path
+) -> None:
+    url = platform.addresses()["postgres_url"]
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("create role lodger login password 'lodger'")
+        connection.execute("create database lodging owner lodger")
+    place = url.rpartition("@")[2].partition("/")[0]
+    theirs = Secret(f"postgresql://lodger:lodger@{place}/lodging")
+    guest = Platform(replace(settings(home), postgres_url=theirs, nats_url=Secret("nats://x:1")))
+    guest.start()
+    guest.stop()
+    (remark,) = set(remarks(guest)) - set(remarks(platform))
+    assert "all services share it" in remark
+    assert "CREATEROLE" in remark
 
 
 # `leasehold up` as people meet it: one sentence, an exit code, no stack trace.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.launcher.state import CannotStart, StateFolder
-from leasehold.launcher.wipe import wipe
+from leasehold.launcher.wipe import main, wipe
 
 
 def test_a_folder_has_one_owner_at_a_time(tmp_path: Path) -> None:
@@ -71,6 +71,21 @@ def test_wiping_spares_a_platform_that_runs(tmp_path: Path) -> None:
     wipe(StateFolder(home))
     assert not home.exists()
     wipe(StateFolder(home))
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+def test_wiping_says_that_a_database_elsewhere_keeps_its_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], embedded: bool
+) -> None:
+    state = opened(tmp_path / "state")
+    state.write("platform.json", {"postgres_url": "postgresql://me:hidden@db:5432/leases"})
+    if embedded:
+        (state / "postgres").mkdir()
+    state.close()
+    assert main({"LEASEHOLD_STATE": str(state.path)}) == 0
+    said = capsys.readouterr().out
+    assert ("postgresql://me@db:5432/leases keeps its data" in said) is not embedded
+    assert "hidden" not in said
 
 
 def opened(path: Path) -> StateFolder:

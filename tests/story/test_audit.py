@@ -111,12 +111,9 @@ def test_a_chain_rewritten_from_the_middle_contradicts_who_has_seen_it(
 ) -> None:
     position = copy.middle(service)
     copy.rewrite(service, position, b'"at":1', b'"at":2')
-    found = difference(copy, service)
-    assert found.startswith("position ")
-    if service == "gateway":
-        assert found.endswith("applied another event")
-    else:  # nobody reacts to it, so only the bus has seen it
-        assert found == f"position {position}: the bus published another event than is stored"
+    # Others have applied the gateway's, too, but only the bus knows where the two part.
+    expected = f"position {position}: the bus published another event than is stored"
+    assert difference(copy, service) == expected
 
 
 def test_a_column_that_lies_about_its_event_is_found(copy: Copy) -> None:

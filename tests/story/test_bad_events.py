@@ -1,7 +1,8 @@
 """Somebody with a service's own bus password publishes what the service never recorded.
 
-Consumers ask the owner's log about everything that does not continue it, so none of this is
-applied, none of it is parked, and the owner puts its stream right again.
+Consumers ask the owner's log about everything that does not continue it and everything without
+its seal, so none of this is applied, none of it is parked, nobody halts, and the owner puts its
+stream right again.
 """
 
 import asyncio
@@ -79,6 +80,61 @@ def test_what_the_owner_did_not_record_is_not_applied(
             what=f"{source} has replaced its stream",
         )
         wait_for(lambda source=source: is_whole(platform, source), what="a stream as recorded")
+
+
+def test_a_forgery_that_continues_the_chain_without_a_fault_is_not_applied(
+    platform: Platform, sign_up: SignUp, books: Books, heads: Heads
+) -> None:
+    """All that a bus password is good for: what comes next, right in everything but the seal."""
+    sign_up("before-forgery")  # so that there is an event to forge from
+    consumers = ATTACKED["gateway"]
+    with heads.unchanged():
+        refused = {one: refusals(platform, one, "gateway") for one in consumers}
+        forged_id = asyncio.run(publish_next(platform, heads))
+        for one in consumers:
+            wait_for(
+                lambda one=one: refusals(platform, one, "gateway") > refused[one],
+                seconds=30,
+                what=f"{one} has refused the forged tenant",
+            )
+        heads.at_rest()
+    for service in consumers:
+        store = heads.stores[service]
+        assert not store.read(0, 1, tenant_id=forged_id), f"{service} believed it"
+
+    # The gateway's next event takes the very place that the forgery claimed.
+    run(sign_up, books, "after-forgery")
+    assert books.parked() == []
+    for one in consumers:
+        assert metric(platform, one, "leasehold_consumer_halted") == 0
+    for service in ("gateway", *consumers):
+        wait_for(
+            lambda service=service: is_whole(platform, service),
+            seconds=30,
+            what=f"{service} as recorded",
+        )
+
+
+async def publish_next(platform: Platform, heads: Heads) -> str:
+    """Publish a sign-up that never was, as the gateway's next event; answers its tenant."""
+    store, forged_id = heads.stores["gateway"], "ten_forgedforgedforged"
+    head = store.head()
+    signed_up = store.read(0, 1, topics=["gateway.tenant.signed_up"])[0]
+    facts = canonical.loads(signed_up.data)
+    facts["meta"] |= {"aggregate_id": forged_id, "tenant_id": forged_id}
+    data = canonical.dumps(facts)
+    event = signed_up._replace(
+        position=head.position + 1,
+        aggregate_id=forged_id,
+        tenant_id=forged_id,
+        data=data,
+        hash=canonical.chained(head.hash, data),
+    )
+    bus = Bus(platform.environments.nats_urls["gateway"], "gateway")
+    named = headers(Origin("gateway", 0, store.incarnation()), event)
+    await (await bus.jetstream()).publish(subject(event), data, headers=named)
+    await bus.close()
+    return forged_id
 
 
 async def publish(platform: Platform, heads: Heads, source: str) -> int:

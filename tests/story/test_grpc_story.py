@@ -116,7 +116,7 @@ def test_from_sign_up_to_an_invoice_through_grpc_alone(
         timeout=SECONDS,
         metadata=party.metadata(),
     ).balance
-    assert (balance.prepaid_nanos, balance.held_nanos) == (FUNDS_NANOS - line.exact_nanos, 0)
+    assert (balance.prepaid_nanos, balance.held_nanos) == (FUNDS_NANOS - invoice.total_nanos, 0)
 
 
 def test_each_intent_of_a_batch_has_its_own_answer(speakers: Speakers, books: Books) -> None:

@@ -33,7 +33,7 @@ def test_from_sign_up_to_an_invoice_that_adds_up(
     assert int(line["exact_nanos"]) == round(rate * line["gpu_us"])
     assert customer.get("/v1/invoices")["invoices"][0]["invoice_id"] == invoice["invoice_id"]
     balance = customer.get("/v1/balance")
-    assert int(balance["prepaid_nanos"]) == 100_000_000_000 - int(line["exact_nanos"])
+    assert int(balance["prepaid_nanos"]) == 100_000_000_000 - int(invoice["total_nanos"])
     assert balance["held_nanos"] == "0"
     assert "working" in customer.send("GET", f"/v1/workloads/{workload_id}/logs").text
 
