@@ -22,7 +22,8 @@ GET /v1/prices · POST /v1/prices · POST /v1/tenants/{}/top-ups · GET /v1/tena
 PUT /v1/tenants/{}/envelope · GET /v1/nodes · POST /v1/nodes/join-tokens
 GET /v1/sources · POST /v1/sources · GET /v1/sources/{}/offers · POST /v1/sources/{}/audit
 GET /v1/instances · POST /v1/instances · DELETE /v1/instances/{} · GET /v1/guards
-GET /v1/exports/focus · GET /v1/provider-costs · POST /v1/provider-bills · GET /v1/matches · POST /v1/matches/accept
+GET /v1/exports/focus
+GET /v1/provider-costs · POST /v1/provider-bills · GET /v1/matches · POST /v1/matches/accept
 GET /v1/margin
 POST /v1/price-books · POST /v1/price-books/what-if · GET /v1/commitments
 POST /v1/tenants/{}/commitments · POST /v1/tenants/{}/exchanges
