@@ -30,6 +30,7 @@ from chassis.log_service import LogService
 from chassis.relay import Relay
 from chassis.rpc import GrpcServer, Servicer, serve_grpc
 from chassis.settings import Secret, ServiceSettings, Settings, load_or_exit
+from chassis.snapshots import Snapshots
 from chassis.store import Head, Store, Unsafe
 from chassis.writer import Writer
 from leasehold.authorisation import TABLE
@@ -196,6 +197,7 @@ class Process(Generic[A, S]):
             environment=settings.environment,
         )
         loops = [lambda: relay.run(bus), *(c.run for c in consumers), *part.workflows]
+        loops.append(Snapshots(application, store, edge).run)
         self._tasks = [asyncio.create_task(self._keep_running(loop)) for loop in loops]
         self._why_not_ready = ""
         log.info("leading", extra={"position": application.head.position})

@@ -19,7 +19,7 @@ from chassis.channels import Channels
 from chassis.edge import Edge
 from chassis.incoming import Incoming, Reaction
 from chassis.leader import Leader
-from chassis.rpc import error_from_rpc, serve_grpc
+from chassis.rpc import serve_grpc
 from chassis.setting_values import Secret
 from chassis.store import Store
 from chassis.writer import Writer
@@ -141,21 +141,3 @@ def settings(identity_dir: Path, **chosen: Any) -> BillingSettings:
         prices={"H100": Decimal("2.49")},
         **chosen,
     )
-
-
-def as_tenant(tenant_id: str) -> tuple[tuple[str, str], ...]:
-    """The metadata with which the gateway speaks for a tenant's administrator."""
-    return (
-        ("x-leasehold-role", "tenant_admin"),
-        ("x-leasehold-tenant", tenant_id),
-        ("x-leasehold-actor", "tenant:bob"),
-    )
-
-
-async def refusal(call: Any) -> tuple[grpc.StatusCode, str]:
-    """How a call is refused: its status and the stable code."""
-    try:
-        await call
-    except grpc.aio.AioRpcError as error:
-        return error.code(), error_from_rpc(error).code
-    raise AssertionError("the call was not refused")

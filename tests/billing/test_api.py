@@ -12,12 +12,13 @@ from billing.application import Billing
 from billing.money import NANOS
 from chassis.store import Store
 from leasehold.billing.v1 import billing_service_pb2 as pb
-from tests.billing.serving import Service, as_tenant, refusal, serving
+from tests.billing.serving import Service, serving
 from tests.billing.world import ACME, H100, LEASE, NODE, SECOND, TOKEN
+from tests.calls import as_tenant, refusal
 from tests.waiting import wait_for
 
-BOB = {"metadata": as_tenant(ACME), "timeout": 5}
-EVE = {"metadata": as_tenant("ten_eve"), "timeout": 5}
+BOB = {"metadata": as_tenant(ACME, "tenant_admin"), "timeout": 5}
+EVE = {"metadata": as_tenant("ten_eve", "tenant_admin"), "timeout": 5}
 WAIT = {"timeout": 5}
 INVALID, REFUSED = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION
 UNKNOWN = grpc.StatusCode.NOT_FOUND

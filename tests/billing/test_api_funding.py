@@ -11,9 +11,10 @@ from billing.money import NANOS
 from leasehold.billing.v1 import billing_service_pb2 as billing_pb
 from leasehold.billing.v1 import funding_service_pb2 as pb
 from leasehold.billing.v1.funding_service_pb2_grpc import FundingServiceStub
-from tests.billing.serving import Service, refusal, serving
+from tests.billing.serving import Service, serving
 from tests.billing.test_api import BOB, UNKNOWN, WAIT, funded, ran
 from tests.billing.world import SECOND
+from tests.calls import refusal
 
 Scenario = Callable[[Service, FundingServiceStub, FundingServiceStub], Awaitable[None]]
 

@@ -15,13 +15,14 @@ from leasehold.billing.v1 import provider_events_pb2 as events
 from leasehold.billing.v1 import provider_service_pb2 as pb
 from leasehold.billing.v1.provider_service_pb2_grpc import ProviderServiceStub
 from tests.billing.provider_world import PRICE, SOURCE
-from tests.billing.serving import Service, as_tenant, refusal, serving
+from tests.billing.serving import Service, serving
+from tests.calls import as_tenant, refusal
 
 FINANCE = {
     "metadata": (("x-leasehold-role", "finance"), ("x-leasehold-actor", "finance:fay")),
     "timeout": 5,
 }
-BOB = {"metadata": as_tenant("ten_acme"), "timeout": 5}
+BOB = {"metadata": as_tenant("ten_acme", "tenant_admin"), "timeout": 5}
 DENIED, INVALID = grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.INVALID_ARGUMENT
 
 

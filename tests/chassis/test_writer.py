@@ -1,5 +1,6 @@
 """The writer on real PostgreSQL: grouping, isolation, idempotency, fencing, ambiguous commits."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -11,10 +12,13 @@ import psycopg
 import pytest
 
 from chassis import schema
+from chassis.channels import Channels
+from chassis.edge import Edge
 from chassis.errors import Conflict, CursorMoved, Overloaded, Refused, Unavailable
 from chassis.events import Cause
 from chassis.leader import Leader
 from chassis.memory import MemoryLog
+from chassis.snapshots import Snapshots
 from chassis.store import Cursor, Fenced, Group, Head, Parked, Store, Unsafe
 from chassis.writer import Writer
 from tests.chassis.shelf import Depot, Shelf
@@ -230,6 +234,29 @@ def test_a_restart_from_a_snapshot_equals_a_rebuild_from_zero(store: Store) -> N
     for depot in (snapshotted, rebuilt):
         depot.catch_up()
         assert depot.state() == live
+
+
+def test_a_running_service_leaves_a_snapshot_when_its_log_has_grown(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chassis.snapshots.EVENTS", 2)
+
+    async def snapshots_taken() -> list[bool]:
+        taken = Snapshots(depot, store, Edge("depot", writer, Channels(None, {})))  # type: ignore[arg-type]
+        found = []
+        for _ in range(3):
+            found.append(await taken.take_if_due())
+            await asyncio.wrap_future(stock(writer, depot, "shf_1", 1))
+        return found
+
+    with running(store) as (depot, writer, _):
+        assert asyncio.run(snapshots_taken()) == [False, False, True]
+        live = writer.query(depot.state).result(5)
+    killed = Depot(store)
+    killed.start_from_snapshot()
+    assert killed.head.position == 3
+    killed.catch_up()
+    assert killed.state() == live
 
 
 def test_a_snapshot_of_other_code_is_not_used(store: Store) -> None:

@@ -15,7 +15,7 @@ from chassis.channels import Channels
 from chassis.edge import Edge
 from chassis.incoming import Incoming, Reaction
 from chassis.leader import Leader
-from chassis.rpc import error_from_rpc, serve_grpc
+from chassis.rpc import serve_grpc
 from chassis.setting_values import Secret
 from chassis.store import Store
 from chassis.writer import Writer
@@ -214,24 +214,6 @@ async def serving(folder: Path, database_url: str, **chosen: Any) -> AsyncIterat
         await server.stop(0)
         await asyncio.to_thread(writer.stop)
         await asyncio.to_thread(store.close)
-
-
-def as_tenant(tenant_id: str) -> tuple[tuple[str, str], ...]:
-    """The metadata with which the gateway speaks for a tenant's user."""
-    return (
-        ("x-leasehold-role", "tenant_user"),
-        ("x-leasehold-tenant", tenant_id),
-        ("x-leasehold-actor", "tenant:bob"),
-    )
-
-
-async def refusal(call: Any) -> tuple[grpc.StatusCode, str]:
-    """How a call is refused: its status and the stable code."""
-    try:
-        await call
-    except grpc.aio.AioRpcError as error:
-        return error.code(), error_from_rpc(error).code
-    raise AssertionError("the call was not refused")
 
 
 def sync(node: Any, *statuses: node_pb.RunStatus, revision: int = 0, wait_ms: int = 0) -> Any:

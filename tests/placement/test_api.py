@@ -12,17 +12,9 @@ from chassis.metrics import REGISTRY
 from leasehold.placement.v1 import node_pb2
 from leasehold.placement.v1 import node_service_pb2 as node_pb
 from leasehold.placement.v1 import placement_service_pb2 as pb
+from tests.calls import as_tenant, refusal
 from tests.placement.fleet import SECOND, TENANT
-from tests.placement.serving import (
-    Play,
-    Service,
-    append,
-    as_tenant,
-    exited,
-    refusal,
-    running,
-    sync,
-)
+from tests.placement.serving import Play, Service, append, exited, running, sync
 
 CODE = grpc.StatusCode
 

@@ -8,7 +8,8 @@ import psycopg
 from chassis.clock import now
 from leasehold.placement.v1 import node_service_pb2 as node_pb
 from leasehold.placement.v1 import placement_service_pb2 as pb
-from tests.placement.serving import Play, Service, machine, refusal, sync
+from tests.calls import refusal
+from tests.placement.serving import Play, Service, machine, sync
 from tests.waiting import wait_for
 
 CODE = grpc.StatusCode

@@ -12,9 +12,10 @@ from billing.exports.conformance import check
 from leasehold.billing.v1 import billing_service_pb2
 from leasehold.billing.v1 import exports_service_pb2 as pb
 from leasehold.billing.v1.exports_service_pb2_grpc import ExportServiceStub
-from tests.billing.serving import Service, as_tenant, refusal, serving
+from tests.billing.serving import Service, serving
 from tests.billing.test_api import BOB, EVE, funded, ran
 from tests.billing.world import ACME, SECOND
+from tests.calls import as_tenant, refusal
 
 WAIT = {"timeout": 30}
 
@@ -98,8 +99,12 @@ def test_what_cannot_be_exported_is_refused(play: Any) -> None:
         assert status is grpc.StatusCode.PERMISSION_DENIED
         gateway = ExportServiceStub(service.channel("gateway"))
         status, _ = await refusal(
-            file(gateway, {"metadata": as_tenant("ten_eve"), "timeout": 5}, tenant_id=ACME)
+            file(
+                gateway,
+                {"metadata": as_tenant("ten_eve", "tenant_admin"), "timeout": 5},
+                tenant_id=ACME,
+            )
         )
-        assert status is not grpc.StatusCode.OK
+        assert status is grpc.StatusCode.NOT_FOUND
 
     play(scenario)

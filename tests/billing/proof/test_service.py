@@ -20,9 +20,10 @@ from leasehold.billing.v1 import billing_service_pb2 as billing_pb
 from leasehold.billing.v1 import proof_service_pb2 as pb
 from leasehold.billing.v1.proof_service_pb2_grpc import ProofServiceStub
 from leasehold.cli import anchors, receipt
-from tests.billing.serving import Service, refusal, serving
+from tests.billing.serving import Service, serving
 from tests.billing.test_api import BOB, EVE, WAIT, funded, ran, rebuilt
 from tests.billing.world import SECOND
+from tests.calls import refusal
 from tests.chassis.mesh import raw_channel
 from tests.waiting import wait_until
 
